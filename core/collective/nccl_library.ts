@@ -244,8 +244,6 @@ function checkNccl(symbols: NcclSymbols, code: number, doing: string, words = ""
   const status = textOf(symbols.ncclGetErrorString(code)) || "unknown error";
   const detail = words === "" ? "" : `: ${words}`;
   throw new CudaError(`cannot ${doing}: NCCL error ${code}, ${status}${detail}`, {
-    code,
-    status,
     hints: ["NCCL_DEBUG=INFO shows what NCCL does; see the messages of the other ranks, too"],
   });
 }

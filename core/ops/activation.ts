@@ -1,7 +1,7 @@
 /**
  * silu: x σ(x).  swiglu: silu(gate) · up, the middle of the MLP.
  *
- * Kernel: forward/swiglu; silu alone occurs only in the aggregator.
+ * Kernel: forward/swiglu; silu alone, which only the aggregator has, is expanded.
  */
 import { formatType } from "../graph/types.ts";
 import type { Value } from "../graph/value.ts";

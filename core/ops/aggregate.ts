@@ -4,7 +4,7 @@
  *
  * The ParScale paper's dynamic weighted sum; ε keeps a stream from dying early in training.
  *
- * Kernel: forward/aggregate.
+ * Kernel: forward/aggregate for mix_streams; stream_weights is expanded.
  */
 import { formatType } from "../graph/types.ts";
 import { modelOp } from "./define.ts";

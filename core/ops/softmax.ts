@@ -3,7 +3,7 @@
  *
  *   x̄ = y (ȳ − Σ ȳ y)
  *
- * Kernel: inside attention and aggregation; alone only in analysis.
+ * Kernel: inside attention; else it is expanded.
  */
 import type { Value } from "../graph/value.ts";
 import { modelOp } from "./define.ts";

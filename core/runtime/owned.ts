@@ -10,7 +10,13 @@ export class Owned<T> {
   /** `release` gives one back; a thing must not refer to its holder. */
   constructor(release: (thing: T) => void) {
     this.#release = release;
-    this.#lost = new FinalizationRegistry((thing) => this.free(thing));
+    this.#lost = new FinalizationRegistry((thing) => {
+      try {
+        this.free(thing);
+      } catch {
+        // After a fault of the device nothing can be freed; the next call reports it.
+      }
+    });
   }
 
   /** Takes charge of a thing for as long as its holder is referred to. */

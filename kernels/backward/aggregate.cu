@@ -1,10 +1,8 @@
-// Gradients of the weighted sum of streams. With s = softmax(scores) = (w − ε/P) / (1 − ε):
+// Gradients of mix_streams: dx[p] = w[p] dy,  dw[p] = Σ_c dy x[p].
 //
-//   dx[p] = w[p] dy,  dw[p] = Σ_c dy x[p],  dscores = (1 − ε) s (dw − Σ s dw)
-//
-// in   dy [N, C], x [P, N, C], weights [N, P] f32, smoothing ε < 1
-// out  dx [P, N, C]; dweights, dscores [N, P] f32
-// reference: the rules in core/ops/aggregate.ts and core/ops/softmax.ts.
+// in   dy [N, C], x [P, N, C], weights [N, P] f32
+// out  dx [P, N, C], dweights [N, P] f32
+// reference: the product that core/ops/aggregate.ts stands for, differentiated; float inside.
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 
@@ -34,21 +32,5 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     const float all = blockSum(sum, scratch);
     if (threadIdx.x == 0) dweights[(long long)n * P + p] = all;
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(128)
-    stream_weights_backward(float* __restrict__ dscores, const float* __restrict__ dweights,
-                            const float* __restrict__ weights, int N, int P, float smoothing) {
-  const int n = blockIdx.x * blockDim.x + threadIdx.x;
-  if (n >= N) return;
-  const float* w = weights + (long long)n * P;    // (P)
-  const float* dw = dweights + (long long)n * P;  // (P)
-  const float floor = smoothing / P;
-  float along = 0.0f;  // (1 − ε) Σ s dw
-  for (int p = 0; p < P; p++) along += (w[p] - floor) * dw[p];
-  along /= 1.0f - smoothing;
-  for (int p = 0; p < P; p++) {
-    dscores[(long long)n * P + p] = (w[p] - floor) * (dw[p] - along);
   }
 }

@@ -63,24 +63,17 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
   static_assert(ROWS <= 2 * SLOTS, "queries fit the memory of keys and values");
   Half *const keyTile = tile, *const valueTile = tile + SLOTS * SPAN;
 
-  // Queries reach the registers by way of the memory of keys and values.
-  const auto loadStrip = [&](unsigned(&operand)[D / 16][4], const Element* tensor, int row) {
-    __syncthreads();
-    loadRows<D, ROWS, THREADS>(tile, tensor, start, G * T, [&](int query) {
+  const auto load = [&](unsigned(&operand)[D / 16][4], const Element* tensor, int row) {
+    loadOperands<D, ROWS, THREADS>(operand, tile, tensor, start, G * T, [&](int query) {
       return a.head(row, k, query) * D;
     });
-    __syncthreads();
-#pragma unroll
-    for (int d = 0; d < D / 16; d++) {
-      leftOperand<SPAN>(operand[d], tile + warp * STRIP * SPAN + d * 16);
-    }
   };
   unsigned query[D / 16][4], upstream[D / 16][4];
   float sum[D / 8][4] = {};
-  loadStrip(query, q, own);
+  load(query, q, own);
   const Range all = visibleToAny(a, own, start, ROWS);
   for (int row = own; row < rows; row += R) {
-    loadStrip(upstream, dout, row);
+    load(upstream, dout, row);
     for (int segment = 0; segment < 2; segment++) {
       const bool isText = segment == 1;
       in.keys = isText ? keys : prefixKeys, in.values = isText ? values : prefixValues;

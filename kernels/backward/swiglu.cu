@@ -1,10 +1,10 @@
-// Gradients of silu and swiglu, with σ = σ(gate) and slope = σ (1 + gate (1 − σ)):
+// Gradients of swiglu, with σ = σ(gate) and slope = σ (1 + gate (1 − σ)):
 //
 //   dgate = dy up slope,  dup = dy gate σ
 //
-// in   dy, gate, up [count]; up is null for silu
-// out  dgate, dup [count]; there is no dup without up
-// reference: the rules in core/ops/activation.ts; float inside.
+// in   dy, gate, up [count]
+// out  dgate, dup [count]
+// reference: the rule in core/ops/activation.ts; float inside.
 #include "common/types.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -14,14 +14,13 @@ extern "C" __global__ void __launch_bounds__(256)
   if (at >= count) return;
   const int n = (int)min((long long)WIDTH, count - at);
   const Pack g = load(dy + at, n);
-  Pack a = load(gate + at, n), b = {};
-  if (up) b = load(up + at, n);
+  Pack a = load(gate + at, n), b = load(up + at, n);
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) {
     const float x = a.v[i], s = sigmoid(x);
-    a.v[i] = g.v[i] * (up ? b.v[i] : 1.0f) * s * (1.0f + x * (1.0f - s));
+    a.v[i] = g.v[i] * b.v[i] * s * (1.0f + x * (1.0f - s));
     b.v[i] = g.v[i] * x * s;
   }
   store(dgate + at, a, n);
-  if (up) store(dup + at, b, n);
+  store(dup + at, b, n);
 }

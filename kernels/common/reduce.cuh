@@ -7,63 +7,53 @@
 
 constexpr unsigned ALL = 0xffffffffu;
 
+// A number and its place in a row.
+struct Best {
+  float value;
+  int place;
+};
+
+// Of equal numbers the first is the best.
+__device__ inline Best better(Best a, Best b) {
+  return b.value > a.value || (b.value == a.value && b.place < a.place) ? b : a;
+}
+
 template <class T>
-__device__ inline T warpSum(T x) {
+__device__ inline T shuffled(T x, int distance) {
+  return __shfl_xor_sync(ALL, x, distance);
+}
+
+__device__ inline Best shuffled(Best x, int distance) {
+  return {shuffled(x.value, distance), shuffled(x.place, distance)};
+}
+
+template <class T, class Join>
+__device__ inline T warpFold(T x, Join join) {
 #pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) x += __shfl_xor_sync(ALL, x, distance);
+  for (int distance = 16; distance > 0; distance /= 2) x = join(x, shuffled(x, distance));
   return x;
 }
 
-__device__ inline float warpMax(float x) {
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
-    x = fmaxf(x, __shfl_xor_sync(ALL, x, distance));
-  }
-  return x;
+template <class T, class Join>
+__device__ inline T blockFold(T x, T* scratch, Join join) {
+  const T own = warpFold(x, join);
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = own;
+  __syncthreads();
+  T all = scratch[0];
+  for (int warp = 1; warp < blockDim.x / 32; warp++) all = join(all, scratch[warp]);
+  __syncthreads();
+  return all;
+}
+
+__device__ inline float warpSum(float x) {
+  return warpFold(x, [](float a, float b) { return a + b; });
 }
 
 template <class T>
 __device__ inline T blockSum(T x, T* scratch) {
-  const T own = warpSum(x);
-  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = own;
-  __syncthreads();
-  T total = 0;
-  for (int warp = 0; warp < blockDim.x / 32; warp++) total += scratch[warp];
-  __syncthreads();
-  return total;
+  return blockFold(x, scratch, [](T a, T b) { return a + b; });
 }
 
 __device__ inline float blockMax(float x, float* scratch) {
-  const float own = warpMax(x);
-  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = own;
-  __syncthreads();
-  float largest = scratch[0];
-  for (int warp = 1; warp < blockDim.x / 32; warp++) largest = fmaxf(largest, scratch[warp]);
-  __syncthreads();
-  return largest;
-}
-
-// A number and its place in a row; of equal numbers the first is the best.
-struct Best {
-  float value;
-  int place;
-
-  __device__ void keep(float other, int at) {
-    if (other > value || (other == value && at < place)) value = other, place = at;
-  }
-};
-
-__device__ inline Best blockBest(Best own, Best* scratch) {
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
-    const float value = __shfl_xor_sync(ALL, own.value, distance);
-    own.keep(value, __shfl_xor_sync(ALL, own.place, distance));
-  }
-  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = own;
-  __syncthreads();
-  for (int warp = 0; warp < blockDim.x / 32; warp++) {
-    own.keep(scratch[warp].value, scratch[warp].place);
-  }
-  __syncthreads();
-  return own;
+  return blockFold(x, scratch, [](float a, float b) { return fmaxf(a, b); });
 }

@@ -68,3 +68,15 @@ __device__ inline void loadRows(Half* tile, const Half* rows, int begin, int end
     *reinterpret_cast<Piece*>(tile + i / PIECES * spanOf(D) + at) = piece;
   }
 }
+
+// A of every warp = 16 of the rows begin … and all their columns, by way of a tile for COUNT rows.
+template <int D, int COUNT, int THREADS, class OffsetOf>
+__device__ inline void loadOperands(unsigned (&a)[D / 16][4], Half* tile, const Half* rows,
+                                    int begin, int end, OffsetOf offsetOf) {
+  __syncthreads();
+  loadRows<D, COUNT, THREADS>(tile, rows, begin, end, offsetOf);
+  __syncthreads();
+  const Half* own = tile + threadIdx.x / 32 * 16 * spanOf(D);
+#pragma unroll
+  for (int d = 0; d < D / 16; d++) leftOperand<spanOf(D)>(a[d], own + d * 16);
+}

@@ -34,16 +34,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
   __shared__ __align__(16) Half tile[2 * KEYS * SPAN];
   Half *const keyTile = tile, *const valueTile = tile + KEYS * SPAN;
 
-  // Queries reach the registers by way of the memory of keys and values.
-  loadRows<D, QUERIES, THREADS>(tile, q, start, G * T, [&](int query) {
+  unsigned query[D / 16][4];
+  loadOperands<D, QUERIES, THREADS>(query, tile, q, start, G * T, [&](int query) {
     return a.head(row % R, k, query) * D;
   });
-  __syncthreads();
-  unsigned query[D / 16][4];
-#pragma unroll
-  for (int d = 0; d < D / 16; d++) {
-    leftOperand<SPAN>(query[d], tile + warp * STRIP * SPAN + d * 16);
-  }
   // Queries behind the end see what the last one sees, and are not written.
   Range seen[2];
 #pragma unroll

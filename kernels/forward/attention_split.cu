@@ -17,11 +17,11 @@
 // reference: core/ops/attention.ts; softmax in float, 2e-6 in float when combined, output rounding
 // in bf16. A query that sees no slot gives zeros here, but the mean of all values in the reference.
 //
-// Split 0 is the prefix, where there is one; each of the others has `chunk` slots of text. SHARE
-// lanes have WIDTH dimensions each of one slot, so a warp reads whole rows, and keeps a partial
-// softmax for each of its PLACES slots. Splits are cut by the room for slots, not by how many are
-// in use, so that a captured launch stays valid; a split that no query sees has a rowSum of 0, and
-// its partial is neither written nor read.
+// Split 0 is the prefix, where there is one; each of the others, SPLITS in all at most, has `chunk`
+// slots of text. SHARE lanes have WIDTH dimensions each of one slot, so a warp reads whole rows,
+// and keeps a partial softmax for each of its PLACES slots. Splits are cut by the room for slots,
+// not by how many are in use, so that a captured launch stays valid; a split that no query sees has
+// a rowSum of 0, and its partial is neither written nor read.
 #include "common/attention.cuh"
 #include "common/reduce.cuh"
 
@@ -30,9 +30,9 @@ __host__ __device__ constexpr int powerOfTwo(int n) {
   return n <= 1 ? 1 : 2 * powerOfTwo((n + 1) / 2);
 }
 
-constexpr int D = HEAD_DIM, WARPS = 4, THREADS = 32 * WARPS, QUERIES = 8;
+constexpr int D = HEAD_DIM, WARPS = 4, THREADS = 32 * WARPS, QUERIES = 8, SPLITS = 256;
 constexpr int SHARE = powerOfTwo((D + WIDTH - 1) / WIDTH), PLACES = 32 / SHARE, AHEAD = 4;
-static_assert(SHARE <= 32 && D <= THREADS, "a warp reads whole rows, a thread adds up a dimension");
+static_assert(SHARE <= 32 && D <= SPLITS, "a warp reads whole rows, a thread adds up a dimension");
 
 // Factor that makes sums relative to `rowMax` relative to `higher`.
 __device__ inline float decay(float rowMax, float higher) {
@@ -192,35 +192,27 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
   }
 }
 
-// heads counts the query heads of all tokens of all rows; a block has one of them.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 4)
+// heads counts the query heads of all tokens of all rows; a block has one of them. A thread has a
+// split, then a dimension.
+extern "C" __global__ void __launch_bounds__(SPLITS)
     attention_combine(Element* __restrict__ out, float* __restrict__ normalizer,
                       const float* __restrict__ partial, const float* __restrict__ rowMaxes,
                       const float* __restrict__ rowSums, long long heads, int splits) {
   const long long head = blockIdx.x;
   if (head >= heads) return;
-  __shared__ float keepOf[THREADS], scratch[WARPS];
-  float higher = -INFINITE;
-  for (int split = threadIdx.x; split < splits; split += THREADS) {
-    higher = fmaxf(higher, rowMaxes[split * heads + head]);
+  __shared__ float keepOf[SPLITS], scratch[SPLITS / 32];
+  const int own = threadIdx.x;
+  const bool there = own < splits;
+  const float rowMax = there ? rowMaxes[own * heads + head] : -INFINITE;
+  const float higher = blockMax(rowMax, scratch);
+  float rowSum = there ? rowSums[own * heads + head] : 0.0f;
+  keepOf[own] = rowSum != 0.0f ? decay(rowMax, higher) : 0.0f;
+  rowSum = blockSum(rowSum * keepOf[own], scratch);  // and all see what the others keep
+  if (own >= D) return;
+  float sum = 0.0f;
+  for (int split = 0; split < splits; split++) {
+    if (keepOf[split] != 0.0f) sum += partial[(split * heads + head) * D + own] * keepOf[split];
   }
-  higher = blockMax(higher, scratch);
-  float rowSum = 0.0f, sum = 0.0f;  // sum: of the dimension threadIdx.x
-  for (int begin = 0; begin < splits; begin += THREADS) {
-    const long long at = (begin + (int)threadIdx.x) * heads + head;
-    const float own = begin + threadIdx.x < splits ? rowSums[at] : 0.0f;
-    __syncthreads();  // all have read the last ones
-    keepOf[threadIdx.x] = own > 0.0f ? decay(rowMaxes[at], higher) : 0.0f;
-    rowSum += own * keepOf[threadIdx.x];
-    __syncthreads();
-    if (threadIdx.x >= D) continue;
-    for (int i = 0; i < min(THREADS, splits - begin); i++) {
-      const float* from = partial + ((begin + i) * heads + head) * D;
-      if (keepOf[i] > 0.0f) sum += from[threadIdx.x] * keepOf[i];
-    }
-  }
-  rowSum = blockSum(rowSum, scratch);
-  const float inverse = rowSum > 0.0f ? 1.0f / rowSum : 0.0f;
-  if (threadIdx.x < D) out[head * D + threadIdx.x] = fromFloat(sum * inverse);
-  if (threadIdx.x == 0) normalizer[head] = (higher + log2f(rowSum)) * LN2;
+  out[head * D + own] = fromFloat(rowSum != 0.0f ? sum / rowSum : 0.0f);
+  if (own == 0) normalizer[head] = (higher + log2f(rowSum)) * LN2;
 }

@@ -115,10 +115,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   Best best = {-INFINITE, V};
   for (int v = threadIdx.x; v < V; v += THREADS) {
     const float x = row.logits[v];
-    if (x == x) best.keep(x, v);
-    else best = {INFINITE, -1};
+    best = better(best, x == x ? Best{x, v} : Best{INFINITE, -1});
   }
-  best = blockBest(best, bests);
+  best = blockFold(best, bests, better);
   row.best = best.value;
   if (row.temperature == 0.0f || fabsf(row.best) == INFINITE) {
     if (threadIdx.x == 0) tokens[n] = best.place;

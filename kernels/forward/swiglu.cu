@@ -1,4 +1,4 @@
-// swiglu: silu(gate) · up with silu(x) = x σ(x), and silu alone where up is null.
+// swiglu: silu(gate) · up with silu(x) = x σ(x).
 //
 // in   gate, up [count]
 // out  y [count]; it may be gate, since each thread reads before it writes
@@ -12,12 +12,8 @@ extern "C" __global__ void __launch_bounds__(256)
   if (at >= count) return;
   const int n = (int)min((long long)WIDTH, count - at);
   Pack a = load(gate + at, n);
+  const Pack b = load(up + at, n);
 #pragma unroll
-  for (int i = 0; i < WIDTH; i++) a.v[i] *= sigmoid(a.v[i]);
-  if (up) {
-    const Pack b = load(up + at, n);
-#pragma unroll
-    for (int i = 0; i < WIDTH; i++) a.v[i] *= b.v[i];
-  }
+  for (int i = 0; i < WIDTH; i++) a.v[i] *= sigmoid(a.v[i]) * b.v[i];
   store(y + at, a, n);
 }

@@ -2,7 +2,7 @@
 //
 // in   logits [N, V], targets [N] i32
 // out  logprobs [N] f32
-// saved for backward: normalizer = log Σ exp(logits[n]) [N] f32, where it is not null
+// saved for backward: normalizer = log Σ exp(logits[n]) [N] f32
 // reference: core/ops/token_logprobs.ts; float inside, about 1e-6 of the
 // largest logit. A target outside the vocabulary gives NaN, which no later sum hides.
 #include "common/reduce.cuh"
@@ -41,5 +41,5 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int target = targets[n];
   const bool known = target >= 0 && target < V;
   logprobs[n] = known ? toFloat(row[known ? target : 0]) - all : __int_as_float(0x7fc00000);
-  if (normalizer) normalizer[n] = all;
+  normalizer[n] = all;
 }

@@ -7,9 +7,28 @@
 //
 // `op` counts the list in core/runtime/cuda/kernels/strided.ts. It is a number so that one
 // compilation serves all; it is the same for the whole grid.
-#include "common/angle.cuh"
 #include "common/strides.cuh"
 #include "common/types.cuh"
+
+// The sine, or the cosine where `shift` is 1: the sine a quarter turn later. In double, by Taylor
+// series: sinf and cosf reduce large angles by means of memory on the stack. Angles are positions
+// of tokens times a frequency, so they are large, and there are only a few kilobytes per program.
+__device__ inline float sineOf(float angle, int shift) {
+  const double turns = rint(angle * 0.63661977236758134308);  // quarters: 2/π
+  const int quarter = (int)(((long long)turns + shift) & 3);
+  // In [−π/4, π/4]; angles stay far below 2⁵³ ulp.
+  const double r = (double)angle - turns * 1.57079632679489661923;  // π/2
+  const double s = r * r;
+  double sine = 1.0 / 6227020800.0, cosine = -1.0 / 87178291200.0;  // 1/13!, −1/14!
+  sine = sine * s - 1.0 / 39916800.0, cosine = cosine * s + 1.0 / 479001600.0;
+  sine = sine * s + 1.0 / 362880.0, cosine = cosine * s - 1.0 / 3628800.0;
+  sine = sine * s - 1.0 / 5040.0, cosine = cosine * s + 1.0 / 40320.0;
+  sine = sine * s + 1.0 / 120.0, cosine = cosine * s - 1.0 / 720.0;
+  sine = sine * s - 1.0 / 6.0, cosine = cosine * s + 1.0 / 24.0;
+  sine = (sine * s + 1.0) * r, cosine = (cosine * s - 0.5) * s + 1.0;
+  const float result = (float)(quarter & 1 ? cosine : sine);
+  return quarter & 2 ? -result : result;
+}
 
 // One element of a tensor of whatever type.
 struct Operand {

@@ -4,7 +4,7 @@
  * Where a file that another program has open cannot be replaced, the rename is tried again for about
  * a second: scanners and indexers open new files for a moment.
  */
-import { writeAll } from "../write_all.ts";
+import { writeAll, writeAllSync } from "../write_all.ts";
 import { PLATFORM } from "./mod.ts";
 import type { Platform } from "./types.ts";
 
@@ -47,6 +47,17 @@ export async function replaceFile(path: string, content: string | Uint8Array): P
     await file.sync();
   }
   await rename(temporary, path);
+}
+
+/** Like `replaceFile`; blocks the process while it waits. */
+export function replaceFileSync(path: string, bytes: Uint8Array<ArrayBuffer>): void {
+  const temporary = `${path}.${crypto.randomUUID()}`;
+  {
+    using file = Deno.openSync(temporary, { write: true, createNew: true });
+    writeAllSync(file, bytes);
+    file.syncSync();
+  }
+  renameSync(temporary, path);
 }
 
 /** Like `rename`; blocks the process while it waits. */

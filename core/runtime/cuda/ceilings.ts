@@ -1,7 +1,7 @@
 /** The rates of a GPU that bound decoding and training, measured: memory bandwidth and bf16 products. */
 import { fromF32 } from "../../base/dtype.ts";
 import type { CudaMachine } from "./device.ts";
-import { linearProduct, Products, WORKSPACE_BYTES } from "./driver/cublaslt.ts";
+import { Products, WORKSPACE_BYTES } from "./driver/cublaslt.ts";
 import { Driver } from "./driver/driver.ts";
 import { DeviceMemory } from "./memory.ts";
 
@@ -60,7 +60,9 @@ export function measureCeilings(
   const d = memory.allocate(bytes.length).address;
   for (const address of [a, b]) driver.upload(address, bytes, stream);
   const products = new Products(machine.products(), memory.allocate(WORKSPACE_BYTES));
-  const prepared = products.prepare(linearProduct([N, N, N, "bf16"], false));
+  const types = { input: "bf16", output: "bf16" } as const;
+  const sizes = { m: N, n: N, k: N, transposeA: true };
+  const prepared = products.prepare({ ...sizes, ...types, bias: false });
   const multiplying = seconds(() => products.launch(prepared, { a, b, bias: 0n, d }, stream));
 
   products.close();

@@ -57,10 +57,10 @@ export async function* compareNodes(
 export function relativeDifference(found: ArrayLike<number>, expected: ArrayLike<number>): number {
   let difference = 0, largest = 0;
   for (let i = 0; i < expected.length; i++) {
-    if (found[i] === expected[i]) continue; // equal infinities, too
-    difference = Math.max(difference, Math.abs(found[i]! - expected[i]!));
+    const isEqual = found[i] === expected[i]; // infinities, too
+    if (!isEqual) difference = Math.max(difference, Math.abs(found[i]! - expected[i]!));
+    largest = Math.max(largest, Math.abs(expected[i]!));
   }
-  for (let i = 0; i < expected.length; i++) largest = Math.max(largest, Math.abs(expected[i]!));
   return difference === 0 ? 0 : difference / largest;
 }
 

@@ -7,23 +7,15 @@ import { fromF32 } from "../../base/dtype.ts";
 import { type MemoryPlan, planMemory } from "../../graph/memory_plan.ts";
 import type { Program } from "../../graph/program.ts";
 import {
-  type DType,
   elementBytes,
   elementCount,
   formatType,
   tensorBytes,
   type TensorType,
 } from "../../graph/types.ts";
-import type {
-  CopyRegion,
-  Device,
-  Executable,
-  HostArray,
-  HostTensor,
-  Weight,
-  Weights,
-} from "../device.ts";
+import type { CopyRegion, Device, Executable, HostArray, Weights } from "../device.ts";
 import { HOST_ARRAYS } from "../host_device.ts";
+import { Owned } from "../owned.ts";
 import { TRAITS, type Traits } from "../traits.ts";
 import { storedBytes, weightValues } from "../weights.ts";
 import { Products, WORKSPACE_BYTES } from "./driver/cublaslt.ts";
@@ -31,7 +23,7 @@ import { Driver, type PinnedMemory } from "./driver/driver.ts";
 import type { CublasLtSymbols, DriverSymbols } from "./driver/symbols.ts";
 import { CudaExecutable, type ExecutionContext } from "./executable.ts";
 import { type KernelCompiler, KernelLoader } from "./kernel_loader.ts";
-import { copy } from "./kernels/strided.ts";
+import { copy, copyScalars } from "./kernels/strided.ts";
 import { lower } from "./lower.ts";
 import type { Lowered } from "./lowering.ts";
 import { type ComputeType, CudaTensor, DeviceMemory } from "./memory.ts";
@@ -84,7 +76,7 @@ export class CudaDevice implements Device {
       driver,
       memory,
       stream: driver.createStream(),
-      graphs: new Set(),
+      graphs: new Owned(({ handle }) => driver.destroyGraph(handle)),
       kernels: new KernelLoader(driver, machine.compiler),
       products: () =>
         this.#products ??= new Products(machine.products(), memory.allocate(WORKSPACE_BYTES)),
@@ -118,7 +110,9 @@ export class CudaDevice implements Device {
   compile(program: Program, weights: Weights): Promise<Executable> {
     const lowered = this.#lower(program, weights);
     const fixed = new Map<string, CudaTensor>();
-    for (const [name, tensor] of lowered.constants) fixed.set(name, this.#constant(tensor));
+    for (const [name, tensor] of lowered.constants) {
+      fixed.set(name, this.#filled(tensor, tensor.data));
+    }
     for (const [name, use] of lowered.weights) {
       fixed.set(name, this.#weight(weights, use.name, use.dtype));
     }
@@ -139,7 +133,8 @@ export class CudaDevice implements Device {
   }
 
   write(tensor: CudaTensor, data: ArrayLike<number>): void {
-    const array = arrayOf(tensor.dtype, data);
+    const Kind = HOST_ARRAYS[tensor.dtype];
+    const array = data instanceof Kind ? data : Kind.from(data);
     if (array.length > elementCount(tensor.shape)) {
       throw new RangeError(
         `cannot write ${array.length} elements to ${formatType(tensor)}: too many`,
@@ -185,12 +180,12 @@ export class CudaDevice implements Device {
 
   copy(source: CudaTensor, target: CudaTensor, region: CopyRegion): void {
     const { driver, kernels, stream } = this.#context;
-    const { height, width } = region;
-    const launch = kernels.launch(copy, {
-      ...{ count: height * width, n1: 1, n2: height, n3: width },
-      ...{ yFirst: region.targetOffset, y0: 0, y1: 0, y2: region.targetStride, y3: 1 },
-      ...{ xFirst: region.sourceOffset, x0: 0, x1: 0, x2: region.sourceStride, x3: 1 },
-    }, { BYTES: elementBytes(source.dtype) });
+    const scalars = copyScalars(
+      [region.height, region.width],
+      { strides: [region.targetStride, 1], first: region.targetOffset },
+      { strides: [region.sourceStride, 1], first: region.sourceOffset },
+    );
+    const launch = kernels.launch(copy, scalars, { BYTES: elementBytes(source.dtype) });
     launch.set(0, target.address);
     launch.set(1, source.address);
     driver.launch(launch, stream);
@@ -211,7 +206,7 @@ export class CudaDevice implements Device {
         () => driver.freePinned(memory),
       ]),
       () => this.#products?.close(),
-      () => graphs.forEach((graph) => driver.destroyGraph(graph)),
+      () => graphs.close(),
       () => kernels.close(),
       () => memory.close(),
       () => driver.destroyStream(stream),
@@ -237,8 +232,9 @@ export class CudaDevice implements Device {
     return new CudaTensor(type, this.#context.memory.allocate(tensorBytes(type)));
   }
 
-  #upload(tensor: CudaTensor, data: ArrayBufferView<ArrayBuffer>): void {
-    this.#context.driver.upload(tensor.address, data, this.#context.stream);
+  #upload(tensor: CudaTensor, data: HostArray): void {
+    const bytes = data as ArrayBufferView<ArrayBuffer>;
+    this.#context.driver.upload(tensor.address, bytes, this.#context.stream);
   }
 
   #pinnedCopy(): PinnedCopy {
@@ -248,38 +244,21 @@ export class CudaDevice implements Device {
     return made;
   }
 
-  #constant(tensor: HostTensor): CudaTensor {
-    const made = this.#allocate(tensor);
-    this.#upload(made, tensor.data as Float32Array<ArrayBuffer>);
+  /** A tensor of these elements, which are those of its type or their bytes. */
+  #filled(type: TensorType, data: HostArray): CudaTensor {
+    const made = this.#allocate(type);
+    this.#upload(made, data);
     return made;
   }
 
   /** A weight in one of the two types, uploaded once. */
   #weight(weights: Weights, name: string, dtype: ComputeType): CudaTensor {
-    const known = this.#weights.get(weights) ?? new Map<string, CudaTensor>();
-    this.#weights.set(weights, known);
-    const key = `${name}#${dtype}`;
-    const made = known.get(key) ?? this.#uploadWeight(weights.get(name)!, dtype);
-    known.set(key, made);
-    return made;
+    return this.#weights.getOrInsertComputed(weights, () => new Map())
+      .getOrInsertComputed(`${name}#${dtype}`, () => {
+        const weight = weights.get(name)!, type = { dtype, shape: weight.shape };
+        if (dtype === weight.dtype) return this.#filled(type, storedBytes(weight));
+        const values = weightValues(weight) as Float32Array<ArrayBuffer>;
+        return this.#filled(type, dtype === "f32" ? values : fromF32(values, "bf16"));
+      });
   }
-
-  #uploadWeight(weight: Weight, dtype: ComputeType): CudaTensor {
-    const made = this.#allocate({ dtype, shape: weight.shape });
-    if (dtype === weight.dtype) {
-      this.#upload(made, storedBytes(weight) as Uint8Array<ArrayBuffer>);
-      return made;
-    }
-    const values = weightValues(weight) as Float32Array<ArrayBuffer>;
-    this.#upload(made, dtype === "f32" ? values : fromF32(values, "bf16"));
-    return made;
-  }
-}
-
-/** The elements as an array of the right type, copied only where it is of another. */
-function arrayOf(dtype: DType, data: ArrayLike<number>): HostArray & ArrayBufferView<ArrayBuffer> {
-  const Kind = HOST_ARRAYS[dtype];
-  return (data instanceof Kind ? data : Kind.from(data)) as
-    & HostArray
-    & ArrayBufferView<ArrayBuffer>;
 }

@@ -9,11 +9,17 @@ import type { MemoryPlan } from "../../graph/memory_plan.ts";
 import type { Node, Program } from "../../graph/program.ts";
 import type { Value } from "../../graph/value.ts";
 import { type Bindings, checkBindings, type Executable, type Weights } from "../device.ts";
+import type { Owned } from "../owned.ts";
 import type { Products } from "./driver/cublaslt.ts";
 import type { Driver } from "./driver/driver.ts";
 import type { KernelLoader } from "./kernel_loader.ts";
 import type { Lowered, Step } from "./lowering.ts";
 import type { CudaTensor, DeviceMemory } from "./memory.ts";
+
+/** A captured graph. */
+export interface Graph {
+  readonly handle: bigint;
+}
 
 /** State shared by all programs of a device. */
 export interface ExecutionContext {
@@ -21,8 +27,8 @@ export interface ExecutionContext {
   readonly stream: bigint;
   readonly memory: DeviceMemory;
   readonly kernels: KernelLoader;
-  /** Graphs that exist. */
-  readonly graphs: Set<bigint>;
+  /** Graphs end with the programs that captured them. */
+  readonly graphs: Owned<Graph>;
   readonly products: () => Products;
 }
 
@@ -51,9 +57,9 @@ export class CudaExecutable implements Executable {
   readonly #names: ReadonlyMap<string, string>;
   /** Tensors of the last run, kept so that their memory is not returned. */
   #bound = new Map<string, CudaTensor>();
-  #generation = -1;
+  #arena: bigint | undefined;
   #runs = 0;
-  #graph: bigint | undefined;
+  #graph: Graph | undefined;
 
   /** Loads the kernels of the program. */
   constructor(context: ExecutionContext, compiled: CompiledProgram) {
@@ -75,17 +81,16 @@ export class CudaExecutable implements Executable {
     this.#runs++;
     const issue = () => this.#steps.forEach((step) => step.issue());
     if (this.#runs === 2) {
-      this.#graph = driver.capture(stream, issue);
-      graphs.add(this.#graph);
-      collected.register(this, { graph: this.#graph, context: this.#context }, this);
+      this.#graph = { handle: driver.capture(stream, issue) };
+      graphs.add(this, this.#graph);
     }
     if (this.#graph === undefined) issue();
-    else driver.launchGraph(this.#graph, stream);
+    else driver.launchGraph(this.#graph.handle, stream);
     return Promise.resolve();
   }
 
   #isBound(bindings: Bindings): boolean {
-    if (this.#context.memory.generation !== this.#generation) return false;
+    if (this.#context.memory.arena !== this.#arena) return false;
     for (const [name, tensor] of this.#bound) if (bindings.get(name) !== tensor) return false;
     return true;
   }
@@ -94,19 +99,18 @@ export class CudaExecutable implements Executable {
   #bind(bindings: ReadonlyMap<string, CudaTensor>): void {
     const { program, weights, fixed, plan } = this.#compiled;
     checkBindings(program, weights, bindings);
-    const { memory } = this.#context;
+    const { memory, graphs } = this.#context;
     this.#bound = new Map();
     for (const name of this.#names.values()) {
       if (!fixed.has(name)) this.#bound.set(name, bindings.get(name)!);
     }
-    this.#generation = memory.generation;
+    const arena = this.#arena = memory.arena;
     this.#runs = 0;
-    collected.unregister(this);
-    if (this.#graph !== undefined) dropGraph({ graph: this.#graph, context: this.#context });
+    if (this.#graph) graphs.free(this.#graph);
     this.#graph = undefined;
     const address = (value: Value) => {
       const { section, offset } = plan.placements.get(value)!;
-      if (section === "temporaries") return memory.arena + BigInt(offset);
+      if (section === "temporaries") return arena + BigInt(offset);
       const name = this.#names.get(placeOf(plan, value))!;
       return (fixed.get(name) ?? this.#bound.get(name)!).address;
     };
@@ -153,21 +157,3 @@ function prepareStep(context: ExecutionContext, node: Node): Issue | undefined {
     issue: () => driver.zero(at, zeros, stream),
   };
 }
-
-interface OwnedGraph {
-  readonly graph: bigint;
-  readonly context: ExecutionContext;
-}
-
-function dropGraph({ graph, context: { graphs, driver } }: OwnedGraph): void {
-  if (graphs.delete(graph)) driver.destroyGraph(graph);
-}
-
-/** Graphs end with the programs that own them. */
-const collected = new FinalizationRegistry<OwnedGraph>((owned) => {
-  try {
-    dropGraph(owned);
-  } catch {
-    // After a fault nothing can be freed; the next run reports it.
-  }
-});

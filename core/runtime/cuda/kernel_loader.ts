@@ -6,8 +6,7 @@
  * is complete, so several processes may write it at once.
  */
 import { createHash } from "node:crypto";
-import { renameSync } from "../../base/platform/rename.ts";
-import { writeAllSync } from "../../base/write_all.ts";
+import { replaceFileSync } from "../../base/platform/rename.ts";
 import type { Driver } from "./driver/driver.ts";
 import { Launch } from "./driver/launch.ts";
 import {
@@ -16,7 +15,7 @@ import {
   type CompileTarget,
   type KernelSource,
 } from "./driver/nvrtc.ts";
-import type { Kernel, KernelFile, Sizes } from "./kernels/define.ts";
+import type { Kernel, Sizes } from "./kernels/define.ts";
 
 /** Compiles kernels to machine code: NVRTC, or its stand-in in tests. */
 export interface KernelCompiler {
@@ -50,13 +49,7 @@ export function withCache(compiler: KernelCompiler, folder: string): KernelCompi
       }
       const { bytes } = compiler.compile(source, target);
       Deno.mkdirSync(folder, { recursive: true });
-      const temporary = `${path}.${crypto.randomUUID()}`;
-      {
-        using file = Deno.openSync(temporary, { write: true, createNew: true });
-        writeAllSync(file, bytes);
-        file.syncSync();
-      }
-      renameSync(temporary, path);
+      replaceFileSync(path, bytes);
       return { bytes };
     },
   };
@@ -103,21 +96,14 @@ export class KernelLoader {
   }
 
   #function({ file, entry }: Kernel, defines: Sizes): bigint {
-    const key = `${entry} ${JSON.stringify(defines)}`;
-    const known = this.#functions.get(key);
-    if (known !== undefined) return known;
-    const found = this.#driver.getFunction(this.#module(file, defines), entry);
-    this.#functions.set(key, found);
-    return found;
-  }
-
-  #module(file: KernelFile, defines: Sizes): bigint {
-    const key = `${file.name} ${JSON.stringify(defines)}`;
-    const known = this.#modules.get(key);
-    if (known !== undefined) return known;
-    const target = { architecture: this.#architecture, defines };
-    const module = this.#driver.loadModule(this.#compiler.compile(file, target).bytes, file.name);
-    this.#modules.set(key, module);
-    return module;
+    const driver = this.#driver, key = JSON.stringify(defines);
+    const module = this.#modules.getOrInsertComputed(`${file.name} ${key}`, () => {
+      const target = { architecture: this.#architecture, defines };
+      return driver.loadModule(this.#compiler.compile(file, target).bytes, file.name);
+    });
+    return this.#functions.getOrInsertComputed(
+      `${entry} ${key}`,
+      () => driver.getFunction(module, entry),
+    );
   }
 }

@@ -32,7 +32,7 @@ import {
   elementwise,
   type ElementwiseOp,
   elementwiseScalars,
-  type Layout,
+  type Walk,
 } from "./kernels/strided.ts";
 import type { ComputeType } from "./memory.ts";
 
@@ -65,6 +65,17 @@ export interface LaunchSpec {
   readonly defines?: Sizes;
   /** The read whose memory the first result may take. */
   readonly reuse?: string;
+}
+
+/** Elements that `copy` moves, in their own order and densely where nothing else is said. */
+export interface CopySpec {
+  /** Sizes of what is moved, which both walks go through. */
+  readonly shape?: Shape;
+  readonly from?: Walk;
+  readonly at?: Walk;
+  /** The result, where it is more than what is moved; or the value that gets it. */
+  readonly to?: TensorType;
+  readonly target?: Value | undefined;
 }
 
 /** A program as this device runs it. */
@@ -120,7 +131,7 @@ export class Lowering {
     // Every output gets memory of its own, in its own type.
     for (const [name, value] of this.#source.outputs) {
       const found = value.dtype === "f32" ? this.f32(value) : this.get(value);
-      const own = this.#fresh.has(found) ? found : this.copy(found, found, dense(found.shape));
+      const own = this.#fresh.has(found) ? found : this.copy(found);
       this.#fresh.delete(own); // the next name of the same value gets a copy
       this.#g.output(name, own);
     }
@@ -152,18 +163,16 @@ export class Lowering {
     if (value.dtype !== "f32" && value.dtype !== "bf16") {
       throw new TypeError(`cannot compute with ${formatType(value)}: its elements are not floats`);
     }
-    const known = this.#casts.get(value);
-    if (known) return known;
     const op = dtype === "f32" ? "bf16 to f32" : "f32 to bf16";
-    const made = this.elementwise(op, [value], { dtype, shape: value.shape });
-    this.#casts.set(value, made);
-    return made;
+    return this.#casts.getOrInsertComputed(
+      value,
+      () => this.elementwise(op, [value], { dtype, shape: value.shape }),
+    );
   }
 
   /** A copy of an operand in f32, to be changed where it lies. */
   ownCopy(value: Value): Value {
-    const x = this.f32(value);
-    return this.copy(x, x, dense(x.shape));
+    return this.copy(this.f32(value));
   }
 
   /**
@@ -176,9 +185,7 @@ export class Lowering {
     make: () => readonly Value[],
   ): readonly Value[] {
     const key = [name, ...values.map(({ id }) => id)].join();
-    const made = this.#shared.get(key) ?? make();
-    this.#shared.set(key, made);
-    return made;
+    return this.#shared.getOrInsertComputed(key, make);
   }
 
   /**
@@ -242,12 +249,13 @@ export class Lowering {
 
   /** D = op(A) op(B) by the library, with a bias over the rows of D if there is one. */
   product(
-    shape: ProductShape,
+    sizes: Omit<ProductShape, "input" | "output" | "bias">,
     [a, b, bias]: readonly [Value, Value, Value?],
-    to: TensorType,
+    d: TensorType,
   ): Value {
-    const inputs = bias ? [a, b, bias] : [a, b];
-    return this.#step("product", { product: shape }, inputs, [to])[0]!;
+    const types = { input: this.dtype, output: d.dtype as ComputeType };
+    const product = { ...sizes, ...types, bias: !!bias };
+    return this.#step("product", { product }, bias ? [a, b, bias] : [a, b], [d])[0]!;
   }
 
   zeros(type: TensorType): Value {
@@ -279,12 +287,14 @@ export class Lowering {
     })[0]!;
   }
 
-  /** Moves elements by `copy` of movement.cu, into `target` or else a new tensor. */
-  copy(source: Value, to: TensorType, move: Layout, target?: Value): Value {
+  /** Moves elements by `copy` of movement.cu. */
+  copy(source: Value, spec: CopySpec = {}): Value {
+    const { shape = source.shape, from = dense(shape), at = dense(shape), target } = spec;
+    const { to = { dtype: source.dtype, shape } } = spec;
     return this.launch(copy, {
       reads: { x: source },
       ...(target ? { updates: { y: target } } : { writes: { y: to } }),
-      scalars: copyScalars(move),
+      scalars: copyScalars(shape, at, from),
       defines: { BYTES: elementBytes(source.dtype) },
     })[0]!;
   }

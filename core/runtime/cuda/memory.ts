@@ -3,11 +3,11 @@
  *
  * Every tensor has an allocation of its own, returned when nothing refers to it any more. The temporaries
  * of all programs share one arena, since programs run one after the other: it is as large as the largest
- * needs, and a value lies in it where the memory plan put it. When the arena grows it moves, so addresses
- * in it hold only for its `generation`.
+ * needs, and a value lies in it where the memory plan put it. When the arena grows it moves.
  */
 import type { DType, TensorType } from "../../graph/types.ts";
 import type { DeviceTensor } from "../device.ts";
+import { Owned } from "../owned.ts";
 import type { Driver } from "./driver/driver.ts";
 
 /** Compute dtype of a model; statistics, losses and gradients of parameters are f32. */
@@ -16,9 +16,14 @@ export type ComputeType = "f32" | "bf16";
 /** Allocations are multiples of this. */
 const UNIT = 256;
 
-/** One allocation. */
-export interface Block {
+/** Memory of the device. */
+interface Allocation {
   readonly address: bigint;
+}
+
+/** Keeps an allocation from being returned. */
+export interface Block extends Allocation {
+  readonly allocation: Allocation;
 }
 
 /** A tensor in device memory. */
@@ -26,7 +31,6 @@ export class CudaTensor implements DeviceTensor {
   readonly dtype: DType;
   readonly shape: TensorType["shape"];
   readonly address: bigint;
-  /** Keeps the memory from being returned. */
   readonly block: Block;
 
   /** A tensor at some byte of a block. */
@@ -39,24 +43,19 @@ export class CudaTensor implements DeviceTensor {
 }
 
 export class DeviceMemory {
-  /** Changes whenever the arena moves. */
-  generation = 0;
-  /** Address of the arena. */
-  arena = 0n;
   readonly #driver: Driver;
-  readonly #blocks: FinalizationRegistry<bigint>;
-  readonly #live = new Set<bigint>();
+  readonly #allocations: Owned<Allocation>;
+  #arena: Block | undefined;
   #arenaBytes = 0;
 
   constructor(driver: Driver) {
     this.#driver = driver;
-    this.#blocks = new FinalizationRegistry((address) => {
-      try {
-        this.#release(address);
-      } catch {
-        // After a fault nothing can be freed; the next run reports it.
-      }
-    });
+    this.#allocations = new Owned(({ address }) => driver.free(address));
+  }
+
+  /** Address of the arena. */
+  get arena(): bigint {
+    return this.#arena?.address ?? 0n;
   }
 
   /**
@@ -64,16 +63,16 @@ export class DeviceMemory {
    * @throws {CudaError} when the device has less memory left
    */
   allocate(bytes: number): Block {
-    const address = this.#take(bytes);
-    const block = { address };
-    this.#blocks.register(block, address, block);
+    const address = this.#driver.allocate(Math.max(1, Math.ceil(bytes / UNIT)) * UNIT);
+    const allocation = { address };
+    const block = { address, allocation };
+    this.#allocations.add(block, allocation);
     return block;
   }
 
   /** Returns the memory of a tensor at once. */
-  free(block: Block): void {
-    this.#blocks.unregister(block);
-    this.#release(block.address);
+  free({ allocation }: Block): void {
+    this.#allocations.free(allocation);
   }
 
   /**
@@ -82,26 +81,15 @@ export class DeviceMemory {
    */
   reserve(bytes: number): void {
     if (bytes <= this.#arenaBytes) return;
-    if (this.arena) this.#release(this.arena); // waits for the work that uses it
-    this.arena = 0n;
+    if (this.#arena) this.free(this.#arena); // waits for the work that uses it
+    this.#arena = undefined;
     this.#arenaBytes = 0;
-    this.arena = this.#take(bytes);
+    this.#arena = this.allocate(bytes);
     this.#arenaBytes = bytes;
-    this.generation++;
   }
 
   /** Returns everything. */
   close(): void {
-    for (const address of [...this.#live]) this.#release(address);
-  }
-
-  #take(bytes: number): bigint {
-    const address = this.#driver.allocate(Math.max(1, Math.ceil(bytes / UNIT)) * UNIT);
-    this.#live.add(address);
-    return address;
-  }
-
-  #release(address: bigint): void {
-    if (this.#live.delete(address)) this.#driver.free(address);
+    this.#allocations.close();
   }
 }

@@ -2,8 +2,7 @@
 import { cacheFolder } from "../../base/cache_folder.ts";
 import { withCache } from "./kernel_loader.ts";
 import { CudaDevice, type CudaMachine } from "./device.ts";
-import { readInt } from "./driver/driver.ts";
-import { checkDriver } from "./driver/errors.ts";
+import { countDevices, startDriver } from "./driver/driver.ts";
 import { openLibrary } from "./driver/libraries.ts";
 import { Nvrtc } from "./driver/nvrtc.ts";
 import { CUBLASLT_SYMBOLS, DRIVER_SYMBOLS, NVRTC_SYMBOLS } from "./driver/symbols.ts";
@@ -39,10 +38,8 @@ export function openCuda(
  */
 export function openMachine(): CudaMachine {
   const { symbols: driver } = openLibrary("libcuda", DRIVER_SYMBOLS);
-  checkDriver(driver.cuInit(0), "start the NVIDIA driver");
-  const version = readInt("read the driver's version", (out) => driver.cuDriverGetVersion(out));
   // A newer major version than the driver's may compile what it refuses.
-  const newest = { maxMajor: Math.floor(version / 1000) };
+  const newest = { maxMajor: Math.floor(startDriver(driver) / 1000) };
   return {
     driver,
     compiler: new Nvrtc(openLibrary("nvrtc", NVRTC_SYMBOLS, newest).symbols),
@@ -61,6 +58,6 @@ export function describeMachine({ compiler, products }: CudaMachine): string {
  */
 export function countCudaDevices(): number {
   const { symbols } = openLibrary("libcuda", DRIVER_SYMBOLS);
-  checkDriver(symbols.cuInit(0), "start the NVIDIA driver");
-  return readInt("count devices", (out) => symbols.cuDeviceGetCount(out));
+  startDriver(symbols);
+  return countDevices(symbols);
 }

@@ -68,7 +68,7 @@ const DECODING: readonly Case[] = [
   { name: "two tokens", P: 1, B: 2, T: 2, S: 130, K: 1, G: 7, D: 16, M: 0, past: 64 },
   { name: "shared text", P: 4, B: 1, T: 1, S: 128, K: 1, G: 1, D: 16, M: 5, past: 3, shared: true },
   { name: "documents", P: 1, B: 1, T: 4, S: 200, K: 1, G: 2, D: 16, M: 0, past: 150, document: 8 },
-  { name: "much room", P: 1, B: 1, T: 1, S: 9000, K: 1, G: 2, D: 16, M: 5, past: 8990 },
+  { name: "much room", P: 1, B: 1, T: 1, S: 17000, K: 1, G: 2, D: 16, M: 5, past: 16990 },
   { name: "many rows", P: 4, B: 4, T: 1, S: 420, K: 4, G: 1, D: 16, M: 3, past: 200 },
   { name: "nothing to see", P: 1, B: 1, T: 4, S: 128, K: 1, G: 1, D: 16, M: 0, blind: 2 },
 ];

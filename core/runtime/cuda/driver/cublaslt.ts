@@ -5,7 +5,7 @@
  * Y = X Wᵀ is asked for as Yᵀ = W Xᵀ, with the weight in the place of A.
  */
 import type { Block, ComputeType } from "../memory.ts";
-import { checkCublas } from "./errors.ts";
+import { checkCublas, readHandle } from "./errors.ts";
 import type { CublasLtSymbols } from "./symbols.ts";
 
 /** One product D = op(A) op(B), column-major as the library has it. */
@@ -14,33 +14,12 @@ export interface ProductShape {
   readonly m: number;
   readonly n: number;
   readonly k: number;
-  readonly transposeA: boolean;
-  readonly transposeB: boolean;
+  readonly transposeA?: boolean;
+  readonly transposeB?: boolean;
   readonly input: ComputeType;
   readonly output: ComputeType;
   /** True if a vector of m elements is added to every column. */
   readonly bias: boolean;
-}
-
-/** Rows of x, columns of y, columns of x, and the compute dtype of a linear layer. */
-type LayerSizes = readonly [M: number, N: number, K: number, type: ComputeType];
-
-/** Y [M, N] = X [M, K] W [N, K]ᵀ + bias [N]: A is W, B is X. */
-export function linearProduct([M, N, K, type]: LayerSizes, bias: boolean): ProductShape {
-  const sizes = { m: N, n: M, k: K, transposeA: true, transposeB: false };
-  return { ...sizes, input: type, output: type, bias };
-}
-
-/** dX [M, K] = dY [M, N] W [N, K]: A is W, B is dY. */
-export function inputGradientProduct([M, N, K, type]: LayerSizes): ProductShape {
-  const sizes = { m: K, n: M, k: N, transposeA: false, transposeB: false };
-  return { ...sizes, input: type, output: type, bias: false };
-}
-
-/** dW [N, K] = dY [M, N]ᵀ X [M, K], in f32: A is X, B is dY. */
-export function weightGradientProduct([M, N, K, type]: LayerSizes): ProductShape {
-  const sizes = { m: K, n: N, k: M, transposeA: false, transposeB: true };
-  return { ...sizes, input: type, output: "f32", bias: false };
 }
 
 /** Addresses of one product. */
@@ -61,6 +40,9 @@ export interface Product {
   /** Kept here, since the library reads it by address. */
   readonly algorithm: Uint8Array<ArrayBuffer>;
 }
+
+/** The value of an attribute, in an array of its type. */
+type Attribute = ArrayBufferView<ArrayBuffer>;
 
 const COMPUTE_F32 = 68;
 const TYPE: Readonly<Record<ComputeType, number>> = { f32: 0, bf16: 14 };
@@ -95,7 +77,7 @@ export class Products {
   constructor(symbols: CublasLtSymbols, workspace: Block) {
     this.#lt = symbols;
     this.#workspace = workspace;
-    this.#handle = make("start cuBLASLt", (out) => symbols.cublasLtCreate(out));
+    this.#handle = readHandle(checkCublas, "start cuBLASLt", (out) => symbols.cublasLtCreate(out));
     this.#alpha = Deno.UnsafePointer.value(Deno.UnsafePointer.of(this.#factors));
   }
 
@@ -104,19 +86,17 @@ export class Products {
    * @throws {CudaError} when the library has no algorithm for it
    */
   prepare(shape: ProductShape): Product {
-    const key = JSON.stringify(shape);
-    const known = this.#known.get(key);
-    if (known) return known;
-    const { m, n, k, transposeA, transposeB, input, output } = shape;
-    const handles = {
-      descriptor: this.#descriptor(shape),
-      a: transposeA ? this.#layout(input, k, m) : this.#layout(input, m, k),
-      b: transposeB ? this.#layout(input, n, k) : this.#layout(input, k, n),
-      d: this.#layout(output, m, n),
-    };
-    const product = { shape, ...handles, algorithm: this.#choose(shape, handles) };
-    this.#known.set(key, product);
-    return product;
+    return this.#known.getOrInsertComputed(JSON.stringify(shape), () => {
+      const { m, n, k, transposeA, transposeB, input, output } = shape;
+      const described = {
+        shape,
+        descriptor: this.#descriptor(shape),
+        a: transposeA ? this.#layout(input, k, m) : this.#layout(input, m, k),
+        b: transposeB ? this.#layout(input, n, k) : this.#layout(input, k, n),
+        d: this.#layout(output, m, n),
+      };
+      return { ...described, algorithm: this.#choose(described) };
+    });
   }
 
   /** Puts a product into a stream. */
@@ -142,9 +122,13 @@ export class Products {
 
   #descriptor({ transposeA, transposeB, bias, output }: ProductShape): bigint {
     const create = this.#lt.cublasLtMatmulDescCreate;
-    const made = make("describe a product", (out) => create(out, COMPUTE_F32, TYPE.f32));
-    this.#set(made, DESCRIPTOR.transposeA, Int32Array.of(Number(transposeA)));
-    this.#set(made, DESCRIPTOR.transposeB, Int32Array.of(Number(transposeB)));
+    const made = readHandle(
+      checkCublas,
+      "describe a product",
+      (out) => create(out, COMPUTE_F32, TYPE.f32),
+    );
+    this.#set(made, DESCRIPTOR.transposeA, Int32Array.of(Number(transposeA ?? false)));
+    this.#set(made, DESCRIPTOR.transposeB, Int32Array.of(Number(transposeB ?? false)));
     if (bias) {
       this.#set(made, DESCRIPTOR.epilogue, Int32Array.of(EPILOGUE_BIAS));
       this.#set(made, DESCRIPTOR.biasType, Int32Array.of(TYPE[output]));
@@ -157,20 +141,18 @@ export class Products {
   #layout(type: ComputeType, rows: number, columns: number): bigint {
     const sizes = [BigInt(rows), BigInt(columns), BigInt(rows)] as const;
     const create = this.#lt.cublasLtMatrixLayoutCreate;
-    return make("describe a matrix", (out) => create(out, TYPE[type], ...sizes));
+    return readHandle(checkCublas, "describe a matrix", (out) => create(out, TYPE[type], ...sizes));
   }
 
-  #choose(
-    { m, n, k }: ProductShape,
-    { descriptor, a, b, d }: Pick<Product, "descriptor" | "a" | "b" | "d">,
-  ): Uint8Array<ArrayBuffer> {
-    const lt = this.#lt;
+  #choose({ shape, descriptor, a, b, d }: Omit<Product, "algorithm">): Uint8Array<ArrayBuffer> {
+    const lt = this.#lt, { m, n, k } = shape;
     const doing = `find an algorithm for matrices of ${m}, ${n} and ${k}`;
-    const preference = make(doing, (out) => lt.cublasLtMatmulPreferenceCreate(out));
-    const prefer = (
-      attribute: number,
-      value: BigUint64Array<ArrayBuffer> | Uint32Array<ArrayBuffer>,
-    ) => {
+    const preference = readHandle(
+      checkCublas,
+      doing,
+      (out) => lt.cublasLtMatmulPreferenceCreate(out),
+    );
+    const prefer = (attribute: number, value: Attribute) => {
       const set = lt.cublasLtMatmulPreferenceSetAttribute;
       checkCublas(set(preference, attribute, value, BigInt(value.byteLength)), doing);
     };
@@ -189,20 +171,9 @@ export class Products {
     }
   }
 
-  #set(
-    descriptor: bigint,
-    attribute: number,
-    value: Int32Array<ArrayBuffer> | BigUint64Array<ArrayBuffer>,
-  ): void {
+  #set(descriptor: bigint, attribute: number, value: Attribute): void {
     const set = this.#lt.cublasLtMatmulDescSetAttribute;
     const code = set(descriptor, attribute, value, BigInt(value.byteLength));
     checkCublas(code, "describe a product");
   }
-}
-
-/** The handle that a call writes. */
-function make(doing: string, call: (out: BigUint64Array<ArrayBuffer>) => number): bigint {
-  const out = new BigUint64Array(1);
-  checkCublas(call(out), doing);
-  return out[0]!;
 }

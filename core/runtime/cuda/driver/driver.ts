@@ -7,7 +7,7 @@
  */
 import { cString } from "../../../base/c_string.ts";
 import { EnvironmentError } from "../../../base/errors.ts";
-import { checkDriver, NOT_READY } from "./errors.ts";
+import { checkDriver, NOT_READY, readHandle } from "./errors.ts";
 import type { Launch } from "./launch.ts";
 import type { DriverSymbols } from "./symbols.ts";
 
@@ -35,24 +35,22 @@ export interface PinnedMemory {
   readonly buffer: ArrayBuffer;
 }
 
-const i32 = new Int32Array(1);
-const u64 = new BigUint64Array(1);
-const f32 = new Float32Array(1);
-
 /** The integer that a call writes; `doing` names the call in errors. @throws {CudaError} */
-export function readInt(doing: string, call: (out: Int32Array<ArrayBuffer>) => number): number {
-  checkDriver(call(i32), doing);
-  return i32[0]!;
+function readInt(doing: string, call: (out: Int32Array<ArrayBuffer>) => number): number {
+  const out = new Int32Array(1);
+  checkDriver(call(out), doing);
+  return out[0]!;
 }
 
-/** The handle, address or size that a call writes. @throws {CudaError} */
-function readHandle(
-  doing: string,
-  call: (out: BigUint64Array<ArrayBuffer>) => number,
-): bigint {
-  u64[0] = 0n;
-  checkDriver(call(u64), doing);
-  return u64[0]!;
+/** Starts the driver; returns its version, 13000 for CUDA 13.0. @throws {CudaError} */
+export function startDriver(symbols: DriverSymbols): number {
+  checkDriver(symbols.cuInit(0), "start the NVIDIA driver");
+  return readInt("read the driver's version", (out) => symbols.cuDriverGetVersion(out));
+}
+
+/** Devices that a driver shows, once it is started. @throws {CudaError} */
+export function countDevices(symbols: DriverSymbols): number {
+  return readInt("count devices", (out) => symbols.cuDeviceGetCount(out));
 }
 
 export class Driver {
@@ -67,8 +65,7 @@ export class Driver {
    */
   constructor(symbols: DriverSymbols, ordinal = 0) {
     this.#cu = symbols;
-    checkDriver(symbols.cuInit(0), "start the NVIDIA driver");
-    this.version = readInt("read the driver's version", (out) => symbols.cuDriverGetVersion(out));
+    this.version = startDriver(symbols);
     if (this.version < OLDEST) {
       throw new EnvironmentError(
         `the NVIDIA driver is too old: it has CUDA ${formatVersion(this.version)}, expected at ` +
@@ -76,7 +73,7 @@ export class Driver {
         { hints: ["install a newer NVIDIA driver"] },
       );
     }
-    const found = readInt("count devices", (out) => symbols.cuDeviceGetCount(out));
+    const found = countDevices(symbols);
     if (ordinal >= found) {
       throw new EnvironmentError(
         `no CUDA device ${ordinal}: the driver lists ${found}`,
@@ -85,7 +82,7 @@ export class Driver {
     }
     this.#device = readInt("open the device", (out) => symbols.cuDeviceGet(out, ordinal));
     const retain = symbols.cuDevicePrimaryCtxRetain;
-    const context = readHandle("open a context", (out) => retain(out, this.#device));
+    const context = readHandle(checkDriver, "open a context", (out) => retain(out, this.#device));
     checkDriver(symbols.cuCtxSetCurrent(context), "make the context current");
   }
 
@@ -115,7 +112,7 @@ export class Driver {
   /** Device memory, 256-byte aligned. Waits for the device. */
   allocate(bytes: number): bigint {
     const doing = `allocate ${bytes} bytes on the device`;
-    return readHandle(doing, (out) => this.#cu.cuMemAlloc_v2(out, BigInt(bytes)));
+    return readHandle(checkDriver, doing, (out) => this.#cu.cuMemAlloc_v2(out, BigInt(bytes)));
   }
 
   /** Returns memory of `allocate`. Waits for the device. */
@@ -126,6 +123,7 @@ export class Driver {
   allocatePinned(bytes: number): PinnedMemory {
     const doing = `pin ${bytes} bytes of host memory`;
     const address = readHandle(
+      checkDriver,
       doing,
       (out) => this.#cu.cuMemHostAlloc(out, BigInt(bytes), PORTABLE),
     );
@@ -172,7 +170,11 @@ export class Driver {
 
   /** A stream that does not wait for stream 0. */
   createStream(): bigint {
-    return readHandle("create a stream", (out) => this.#cu.cuStreamCreate(out, NON_BLOCKING));
+    return readHandle(
+      checkDriver,
+      "create a stream",
+      (out) => this.#cu.cuStreamCreate(out, NON_BLOCKING),
+    );
   }
 
   /** Waits until everything in the stream is done; faults of kernels are reported here. */
@@ -187,7 +189,7 @@ export class Driver {
   /** An event; cheaper without `timing`. */
   createEvent({ timing = false } = {}): bigint {
     const flags = timing ? 0 : NO_TIMING;
-    return readHandle("create an event", (out) => this.#cu.cuEventCreate(out, flags));
+    return readHandle(checkDriver, "create an event", (out) => this.#cu.cuEventCreate(out, flags));
   }
 
   /** Records an event behind all work that the stream has so far. */
@@ -208,8 +210,9 @@ export class Driver {
 
   /** Milliseconds between two events made with `timing`. */
   elapsed(start: bigint, end: bigint): number {
-    checkDriver(this.#cu.cuEventElapsedTime(f32, start, end), "read the time between two events");
-    return f32[0]!;
+    const out = new Float32Array(1);
+    checkDriver(this.#cu.cuEventElapsedTime(out, start, end), "read the time between two events");
+    return out[0]!;
   }
 
   destroyEvent(event: bigint): void {
@@ -219,6 +222,7 @@ export class Driver {
   /** Loads a compiled program. */
   loadModule(cubin: Uint8Array<ArrayBuffer>, name: string): bigint {
     return readHandle(
+      checkDriver,
       `load the kernels of ${name}`,
       (out) => this.#cu.cuModuleLoadData(out, cubin),
     );
@@ -227,6 +231,7 @@ export class Driver {
   /** A kernel of a loaded program by its `extern "C"` name. */
   getFunction(module: bigint, name: string): bigint {
     return readHandle(
+      checkDriver,
       `find the kernel ${name}`,
       (out) => this.#cu.cuModuleGetFunction(out, module, cString(name)),
     );
@@ -254,17 +259,19 @@ export class Driver {
     try {
       issue();
     } catch (error) {
-      cu.cuStreamEndCapture(stream, u64); // the first error says more than this one would
-      if (u64[0]) cu.cuGraphDestroy(u64[0]);
+      const graph = new BigUint64Array(1);
+      cu.cuStreamEndCapture(stream, graph); // the first error says more than this one would
+      if (graph[0]) cu.cuGraphDestroy(graph[0]);
       throw error;
     }
     const graph = readHandle(
+      checkDriver,
       "end the capture of a graph",
       (out) => cu.cuStreamEndCapture(stream, out),
     );
     try {
       const instantiate = cu.cuGraphInstantiateWithFlags;
-      return readHandle("instantiate a graph", (out) => instantiate(out, graph, 0n));
+      return readHandle(checkDriver, "instantiate a graph", (out) => instantiate(out, graph, 0n));
     } finally {
       checkDriver(cu.cuGraphDestroy(graph), "free the template of a graph");
     }

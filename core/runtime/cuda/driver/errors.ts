@@ -7,22 +7,7 @@
 import { EnvironmentError } from "../../../base/errors.ts";
 
 /** A call into one of the CUDA libraries that failed. */
-export class CudaError extends EnvironmentError {
-  /** As the library numbers it. */
-  readonly code: number;
-  /** As the library's header names it. */
-  readonly status: string;
-
-  /** Builds an error for a call that returned `code`. */
-  constructor(
-    message: string,
-    { code, status, hints }: { code: number; status: string; hints: readonly string[] },
-  ) {
-    super(message, { hints });
-    this.code = code;
-    this.status = status;
-  }
-}
+export class CudaError extends EnvironmentError {}
 
 /** CUDA_ERROR_NOT_READY: handled by the caller, not an error. */
 export const NOT_READY = 600;
@@ -39,8 +24,21 @@ const ALLOWED = "the driver or the container does not allow this on this device"
 /** A name without its prefix, and a hint. */
 type Meaning = readonly [name: string, hint: string];
 
-/** CUresult, as far as our calls can return them. */
-const DRIVER_CODES: Readonly<Record<number, Meaning>> = {
+/** Throws unless a call succeeded; `doing` completes "cannot …". @throws {CudaError} */
+export type Check = (code: number, doing: string) => void;
+
+/** The check of a library by the names of its codes. */
+function checkOf(prefix: string, meanings: Readonly<Record<number, Meaning>>): Check {
+  return (code, doing) => {
+    if (code === 0) return;
+    const [name, hint] = meanings[code] ?? ["", REPORT];
+    const status = name ? `${prefix}_${name}` : prefix;
+    throw new CudaError(`cannot ${doing}: ${status} (${code})`, { hints: [hint] });
+  };
+}
+
+/** Of the driver: CUresult, as far as our calls can return them. */
+export const checkDriver: Check = checkOf("CUDA_ERROR", {
   1: ["INVALID_VALUE", REPORT],
   2: ["OUT_OF_MEMORY", MEMORY],
   3: ["NOT_INITIALIZED", DRIVER],
@@ -73,9 +71,10 @@ const DRIVER_CODES: Readonly<Record<number, Meaning>> = {
   901: ["STREAM_CAPTURE_INVALIDATED", REPORT],
   904: ["STREAM_CAPTURE_UNJOINED", REPORT],
   999: ["UNKNOWN", DRIVER],
-};
+});
 
-const NVRTC_CODES: Readonly<Record<number, Meaning>> = {
+/** Of NVRTC. */
+export const checkNvrtc: Check = checkOf("NVRTC_ERROR", {
   1: ["OUT_OF_MEMORY", MEMORY],
   5: [
     "INVALID_OPTION",
@@ -87,9 +86,10 @@ const NVRTC_CODES: Readonly<Record<number, Meaning>> = {
     "libnvrtc-builtins must lie beside libnvrtc: install nvidia-cuda-nvrtc again",
   ],
   11: ["INTERNAL_ERROR", REPORT],
-};
+});
 
-const CUBLAS_CODES: Readonly<Record<number, Meaning>> = {
+/** Of cuBLASLt. */
+export const checkCublas: Check = checkOf("CUBLAS_STATUS", {
   1: ["NOT_INITIALIZED", DRIVER],
   3: ["ALLOC_FAILED", MEMORY],
   7: ["INVALID_VALUE", REPORT],
@@ -97,30 +97,15 @@ const CUBLAS_CODES: Readonly<Record<number, Meaning>> = {
   13: ["EXECUTION_FAILED", KERNEL],
   14: ["INTERNAL_ERROR", REPORT],
   15: ["NOT_SUPPORTED", REPORT],
-};
+});
 
-function check(
-  code: number,
+/** The handle, address or size that a call writes. @throws {CudaError} */
+export function readHandle(
+  check: Check,
   doing: string,
-  { prefix, codes }: { prefix: string; codes: Readonly<Record<number, Meaning>> },
-): void {
-  if (code === 0) return;
-  const [name, hint] = codes[code] ?? ["", REPORT];
-  const status = name ? `${prefix}_${name}` : prefix;
-  throw new CudaError(`cannot ${doing}: ${status} (${code})`, { code, status, hints: [hint] });
-}
-
-/** Throws unless a driver call succeeded; `doing` completes "cannot …". @throws {CudaError} */
-export function checkDriver(code: number, doing: string): void {
-  check(code, doing, { prefix: "CUDA_ERROR", codes: DRIVER_CODES });
-}
-
-/** Throws unless an NVRTC call succeeded; `doing` completes "cannot …". @throws {CudaError} */
-export function checkNvrtc(code: number, doing: string): void {
-  check(code, doing, { prefix: "NVRTC_ERROR", codes: NVRTC_CODES });
-}
-
-/** Throws unless a cuBLASLt call succeeded; `doing` completes "cannot …". @throws {CudaError} */
-export function checkCublas(code: number, doing: string): void {
-  check(code, doing, { prefix: "CUBLAS_STATUS", codes: CUBLAS_CODES });
+  call: (out: BigUint64Array<ArrayBuffer>) => number,
+): bigint {
+  const out = new BigUint64Array(1);
+  check(call(out), doing);
+  return out[0]!;
 }

@@ -19,12 +19,6 @@ export interface Host {
   open<T extends Deno.ForeignLibraryInterface>(path: string, symbols: T): SymbolsOf<T>;
 }
 
-/** A library and where it came from. */
-export interface OpenedLibrary<S> {
-  readonly path: string;
-  readonly symbols: S;
-}
-
 interface Library {
   /** Environment variable that names the file outright. */
   readonly variable: string;
@@ -39,11 +33,7 @@ interface Library {
 }
 
 const LIBRARIES: Readonly<Record<LibraryName, Library>> = {
-  libcuda: {
-    variable: "PARSCALE_LIBCUDA",
-    file: "libcuda.so",
-    versions: [1],
-  },
+  libcuda: { variable: "PARSCALE_LIBCUDA", file: "libcuda.so", versions: [1] },
   nvrtc: {
     variable: "PARSCALE_NVRTC",
     file: "libnvrtc.so",
@@ -130,7 +120,7 @@ export function openLibrary<T extends Deno.ForeignLibraryInterface>(
   name: LibraryName,
   symbols: T,
   { host = SYSTEM, maxMajor }: { host?: Host; maxMajor?: number | undefined } = {},
-): OpenedLibrary<SymbolsOf<T>> {
+): { readonly path: string; readonly symbols: SymbolsOf<T> } {
   const tried: string[] = [];
   for (const path of libraryPaths(name, host, maxMajor)) {
     try {

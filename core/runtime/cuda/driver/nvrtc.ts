@@ -6,7 +6,7 @@
  */
 import { cString } from "../../../base/c_string.ts";
 import { EnvironmentError } from "../../../base/errors.ts";
-import { checkNvrtc } from "./errors.ts";
+import { checkNvrtc, readHandle } from "./errors.ts";
 import type { NvrtcSymbols } from "./symbols.ts";
 
 /** Text to compile. */
@@ -77,43 +77,37 @@ export class Nvrtc {
    */
   compile(source: KernelSource, target: CompileTarget): Cubin {
     const nvrtc = this.#nvrtc;
-    const program = new BigUint64Array(1);
-    const doing = `compile ${source.name} for ${target.architecture}`;
-    const created = nvrtc.nvrtcCreateProgram(
-      program,
-      cString(source.text),
-      cString(source.name),
-      source.headers.size,
-      stringArray([...source.headers.values()]),
-      stringArray([...source.headers.keys()]),
+    const { name, text, headers } = source;
+    const doing = `compile ${name} for ${target.architecture}`;
+    const texts = stringArray([...headers.values()]), names = stringArray([...headers.keys()]);
+    const create = nvrtc.nvrtcCreateProgram;
+    const program = readHandle(
+      checkNvrtc,
+      doing,
+      (out) => create(out, cString(text), cString(name), headers.size, texts, names),
     );
-    checkNvrtc(created, doing);
+    type Get = NvrtcSymbols["nvrtcGetCUBIN"];
+    const read = (sizeOf: Get, copy: Get) => {
+      const size = readHandle(checkNvrtc, doing, (out) => sizeOf(program, out));
+      const bytes = new Uint8Array(Number(size));
+      checkNvrtc(copy(program, bytes), doing);
+      return bytes;
+    };
     try {
       const options = compileOptions(target);
-      const code = nvrtc.nvrtcCompileProgram(program[0]!, options.length, stringArray(options));
-      const log = this.#log(program[0]!, doing);
+      const code = nvrtc.nvrtcCompileProgram(program, options.length, stringArray(options));
+      const text = read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog);
+      const log = new TextDecoder().decode(text.subarray(0, -1)); // without the closing zero
       if (code === COMPILATION_FAILED) {
         throw new EnvironmentError(`cannot ${doing}:\n${log}`, {
           hints: [`NVRTC ${this.version} may be too old for this device, or please report this`],
         });
       }
       checkNvrtc(code, doing);
-      const size = new BigUint64Array(1);
-      checkNvrtc(nvrtc.nvrtcGetCUBINSize(program[0]!, size), doing);
-      const bytes = new Uint8Array(Number(size[0]));
-      checkNvrtc(nvrtc.nvrtcGetCUBIN(program[0]!, bytes), doing);
-      return { bytes, log };
+      return { bytes: read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN), log };
     } finally {
-      nvrtc.nvrtcDestroyProgram(program);
+      nvrtc.nvrtcDestroyProgram(BigUint64Array.of(program));
     }
-  }
-
-  #log(program: bigint, doing: string): string {
-    const size = new BigUint64Array(1);
-    checkNvrtc(this.#nvrtc.nvrtcGetProgramLogSize(program, size), doing);
-    const bytes = new Uint8Array(Number(size[0]));
-    checkNvrtc(this.#nvrtc.nvrtcGetProgramLog(program, bytes), doing);
-    return new TextDecoder().decode(bytes.subarray(0, -1)); // without the closing zero
   }
 }
 

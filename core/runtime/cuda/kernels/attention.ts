@@ -12,17 +12,9 @@ import { type GradientAttributes, gradientOp } from "../../../graph/differentiat
 import type { Value } from "../../../graph/value.ts";
 import { type AttentionAttributes, AttentionCall, attentionOp } from "../../../ops/attention.ts";
 import type { Lowering } from "../lowering.ts";
-import {
-  blocks,
-  grid,
-  type Kernel,
-  kernel,
-  type KernelFile,
-  kernelFile,
-  overHeads,
-} from "./define.ts";
+import { blocks, grid, kernel, type KernelFile, kernelFile, overHeads } from "./define.ts";
 import { f32, sumRows } from "./reduce.ts";
-import { listRule, once, type Rule } from "./rule.ts";
+import { listRule, type Rule } from "./rule.ts";
 
 const BF16 = overHeads([{ BF16: 1 }]);
 
@@ -39,8 +31,8 @@ export const ATTENTION_BACKWARD_MMA = kernelFile(
 const FEW_QUERIES = 16;
 /** Queries of one block of `attention_split`. */
 const SPLIT_QUERIES = 8;
-/** Least slots of a split. */
-const LEAST_CHUNK = 64;
+/** Least slots of a split, and most splits, SPLITS of attention_split.cu. */
+const LEAST_CHUNK = 64, MOST_SPLITS = 256;
 /** Blocks that keep the largest devices busy. */
 const ENOUGH_BLOCKS = 2 * 132;
 /** Queries worth a partial sum of their own. */
@@ -58,22 +50,15 @@ const split = kernel(
   ({ rows, G, T, S, K, M, chunk }) =>
     grid(128, K! * blocks(G! * T!, SPLIT_QUERIES), Math.sign(M!) + blocks(S!, chunk!), rows!),
 );
-const combine = kernel(ATTENTION_SPLIT, "attention_combine", ({ heads }) => grid(128, heads!));
+const combine = kernel(ATTENTION_SPLIT, "attention_combine", ({ heads }) => grid(256, heads!));
 const delta = kernel(
   ATTENTION_BACKWARD,
   "attention_delta",
   ({ heads }) => grid(128, blocks(heads!, 4)),
 );
 
-/** The kernels of the gradient: by queries, and by the slots of the text or of the prefix. */
-interface BackwardKernels {
-  readonly queries: Kernel;
-  readonly slots: Kernel;
-  /** Queries or slots of a block. */
-  readonly tile: number;
-}
-
-function backwardKernels(file: KernelFile, suffix: string, tile: number): BackwardKernels {
+/** The kernels of the gradient: by queries, and by the slots of the text or of the prefix, in tiles. */
+function backwardKernels(file: KernelFile, suffix: string, tile: number) {
   return {
     tile,
     queries: kernel(
@@ -131,30 +116,31 @@ function attentionArguments(
 
 type Arguments = ReturnType<typeof attentionArguments>;
 
-/** The largest power of two of slots that leaves blocks enough. */
-function chunkOf({ scalars: { rows, K, G, T, S, M } }: Arguments): number {
+/** Splits of the slots, each a power of two of them: as few as leave blocks enough. */
+function splitsOf({ scalars: { rows, K, G, T, S, M } }: Arguments) {
+  const tiles = rows * K * blocks(G * T, SPLIT_QUERIES);
+  const splitsAt = (chunk: number) => Math.sign(M) + blocks(S, chunk);
   let chunk = LEAST_CHUNK;
-  const blocksAt = (chunk: number) =>
-    rows * K * blocks(G * T, SPLIT_QUERIES) * (Math.sign(M) + S / chunk);
-  while (chunk < S && blocksAt(2 * chunk) >= ENOUGH_BLOCKS) chunk *= 2;
-  return chunk;
+  while (
+    chunk < S && (tiles * splitsAt(2 * chunk) >= ENOUGH_BLOCKS || splitsAt(chunk) > MOST_SPLITS)
+  ) chunk *= 2;
+  return { chunk, splits: splitsAt(chunk) };
 }
 
 /** The output, and the normalizer that its gradient reads. */
 function attend(l: Lowering, call: Arguments): Value[] {
-  const { reads: { table, ...reads }, scalars, defines, heads } = call;
-  const { P, B, T, K, G } = scalars;
+  const { reads, scalars, defines, heads } = call;
+  const { rows, T, K, G } = scalars;
   const writes = {
-    out: l.type([P * B, T, K * G * defines.HEAD_DIM]),
-    normalizer: f32(P * B, T, K * G),
+    out: l.type([rows, T, K * G * defines.HEAD_DIM]),
+    normalizer: f32(rows, T, K * G),
   };
   if (call.fitsTensorCores && call.hasManyQueries) {
     return l.launch(mma, { reads, writes, scalars, defines });
   }
-  const chunk = chunkOf(call);
-  const splits = Math.sign(scalars.M) + Math.ceil(scalars.S / chunk);
+  const { chunk, splits } = splitsOf(call);
   const [partial, rowMaxes, rowSums] = l.launch(split, {
-    reads: { table, ...reads },
+    reads,
     writes: {
       partial: f32(splits, heads, defines.HEAD_DIM),
       rowMaxes: f32(splits, heads),
@@ -174,15 +160,13 @@ function attend(l: Lowering, call: Arguments): Value[] {
 /** Gradients of keys and values, of the text or of the prefix. */
 function slotGradients(
   l: Lowering,
-  kernels: BackwardKernels,
-  { reads: { prefixKeys, prefixValues, ...given }, scalars, defines }: Arguments,
-  { ofPrefix, ...statistics }: Record<"dout" | "normalizer" | "delta", Value> & {
-    readonly ofPrefix: boolean;
-  },
+  kernels: typeof backward,
+  { reads: given, scalars, defines }: Arguments,
+  ofPrefix: boolean,
 ): Value[] {
   const { P, B, T, K, G, M, S } = scalars;
-  const prefix = { keys: prefixKeys!, values: prefixValues! };
-  const reads = { ...given, ...statistics, ...(ofPrefix && prefix) };
+  const prefix = { keys: given.prefixKeys!, values: given.prefixValues! };
+  const reads = { ...given, ...(ofPrefix && prefix) };
   const shape = reads.keys.shape;
   // The prefix has few slots for many queries, so these are cut, and the sums of the parts added.
   const wanted = Math.ceil(ENOUGH_BLOCKS / (P * K * Math.ceil(M / kernels.tile)));
@@ -228,23 +212,19 @@ function lowerGradient(
     scalars: { heads },
     defines,
   });
-  const statistics = { dout, normalizer, delta: sums! };
+  const reads = { ...call.reads, dout, normalizer, delta: sums! };
   const kernels = call.fitsTensorCores ? backwardMma : backward;
-  const byQueries = once(() =>
-    l.launch(kernels.queries, {
-      reads: { ...call.reads, ...statistics },
-      writes: { dq: l.type(call.reads.q.shape) },
-      scalars,
-      defines,
-    })
-  );
-  const byKeys = once(() => slotGradients(l, kernels, call, { ...statistics, ofPrefix: false }));
-  const byPrefix = once(() => slotGradients(l, kernels, call, { ...statistics, ofPrefix: true }));
-  const prefix = attributes.packed ? 5 : 4; // number of the input with the prefix keys
-  return wanted.map((input) => {
-    if (input === 0) return byQueries()[0]!;
-    return input < 3 ? byKeys()[input - 1]! : byPrefix()[input - prefix]!;
+  const [dq] = l.launch(kernels.queries, {
+    reads,
+    writes: { dq: l.type(reads.q.shape) },
+    scalars,
+    defines,
   });
+  const ofText = slotGradients(l, kernels, { ...call, reads }, false);
+  const ofPrefix = scalars.M > 0 ? slotGradients(l, kernels, { ...call, reads }, true) : [];
+  const unused = attributes.packed ? [undefined, undefined] : [undefined]; // last, first
+  const gradients = [dq, ...ofText, ...unused, ...ofPrefix];
+  return wanted.map((input) => gradients[input]!);
 }
 
 export const ATTENTION_RULES: readonly Rule[] = [

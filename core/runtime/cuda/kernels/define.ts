@@ -3,7 +3,6 @@
  *
  * Arguments are read from the text of the kernel, so that they are declared once: launches name them.
  */
-import angle from "../../../../kernels/common/angle.cuh" with { type: "text" };
 import attention from "../../../../kernels/common/attention.cuh" with { type: "text" };
 import ptx from "../../../../kernels/common/ptx.cuh" with { type: "text" };
 import reduce from "../../../../kernels/common/reduce.cuh" with { type: "text" };
@@ -35,7 +34,6 @@ export interface Kernel {
 
 /** Headers by the name in `#include`; the compiler gets them from memory. */
 export const KERNEL_HEADERS: ReadonlyMap<string, string> = new Map([
-  ["common/angle.cuh", angle],
   ["common/attention.cuh", attention],
   ["common/ptx.cuh", ptx],
   ["common/reduce.cuh", reduce],

@@ -51,7 +51,6 @@ export const INDEXING_RULES: readonly Rule[] = [
       scattered(l, l.ownCopy(x), [ids, update], around(x.shape, axis)),
   ),
   gradientRule(embedding, (l, { table, ids }, { upstream }) => ({
-    table: () =>
-      scattered(l, l.zeros(f32(...table.shape)), [ids, upstream], around(table.shape, 0))[0]!,
+    table: scattered(l, l.zeros(f32(...table.shape)), [ids, upstream], around(table.shape, 0))[0]!,
   })),
 ];

@@ -5,7 +5,6 @@ import type { TensorType } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
 import { linear } from "../../../ops/linear.ts";
 import { sampleOp } from "../../../ops/sample.ts";
-import { inputGradientProduct, linearProduct, weightGradientProduct } from "../driver/cublaslt.ts";
 import type { Lowering } from "../lowering.ts";
 import { blocks, grid, kernel, kernelFile } from "./define.ts";
 import { f32, sumRows } from "./reduce.ts";
@@ -93,19 +92,21 @@ export const LINEAR_RULES: readonly Rule[] = [
     }
     const x = l.operand(inputs.x), weight = l.operand(inputs.weight);
     const bias = inputs.bias && l.operand(inputs.bias);
-    const [M, K] = x.shape as [number, number];
-    const shape = linearProduct([M, weight.shape[0]!, K, l.dtype], !!bias);
-    return [l.product(shape, [weight, x, bias], l.type(output.shape))];
+    const [n, k] = x.shape as [number, number];
+    // Y [n, m] = X [n, k] W [m, k]ᵀ + bias [m]
+    const sizes = { m: weight.shape[0]!, n, k, transposeA: true };
+    return [l.product(sizes, [weight, x, bias], l.type(output.shape))];
   }),
   gradientRule(linear, (l, { x, weight }, { upstream }) => {
     const [M, K] = x.shape as [number, number];
     const N = weight.shape[0]!;
-    const sizes = [M, N, K, l.dtype] as const;
     const dy = l.operand(upstream);
     return {
-      x: () => l.product(inputGradientProduct(sizes), [l.operand(weight), dy], l.type(x.shape)),
-      weight: () => l.product(weightGradientProduct(sizes), [l.operand(x), dy], f32(N, K)),
-      bias: () => sumRows(l, dy, M, [N]),
+      // dX [M, K] = dY [M, N] W [N, K]
+      x: l.product({ m: K, n: M, k: N }, [l.operand(weight), dy], l.type(x.shape)),
+      // dW [N, K] = dY [M, N]ᵀ X [M, K]
+      weight: l.product({ m: K, n: N, k: M, transposeB: true }, [l.operand(x), dy], f32(N, K)),
+      bias: sumRows(l, dy, M, [N]),
     };
   }),
 ];

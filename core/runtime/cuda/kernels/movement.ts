@@ -1,4 +1,4 @@
-/** Primitives that move elements: other shapes, orders and parts, new contents of a state; embeddings. */
+/** Primitives that move elements: other shapes, orders and parts, new contents of a state. */
 import * as p from "../../../graph/primitives.ts";
 import { broadcastStrides, denseStrides } from "../../../graph/strides.ts";
 import {
@@ -8,10 +8,8 @@ import {
   type Primitive,
 } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
-import { embedding } from "../../../ops/embedding.ts";
-import type { Lowering } from "../lowering.ts";
-import { listRule, type Rule, rule } from "./rule.ts";
-import { around, collapse, dense, gather, toDense, writeSlots } from "./strided.ts";
+import { listRule, type Rule } from "./rule.ts";
+import { around, gather, type Walk, writeSlots } from "./strided.ts";
 
 /** A rule that changes nothing but the shape. */
 function viewed<A extends Attributes>(op: Primitive<A>): Rule {
@@ -21,31 +19,11 @@ function viewed<A extends Attributes>(op: Primitive<A>): Rule {
 /** A rule that reads its operand by other strides. */
 function moved<A extends Attributes>(
   op: Primitive<A>,
-  walk: (x: Value, attributes: A, y: Value) => {
-    readonly strides: readonly number[];
-    readonly first?: number;
-  },
+  walk: (x: Value, attributes: A) => Walk,
 ): Rule {
-  return listRule(op, (l, [input], attributes, [y]) => {
-    const x = l.get(input);
-    const { strides, first } = walk(input, attributes, y);
-    return [l.copy(x, { dtype: x.dtype, shape: y.shape }, toDense(y.shape, strides, first))];
-  });
-}
-
-/** y [outer, count, inner] of x [outer, size, inner], by index along the middle axis. */
-function gathered(
-  l: Lowering,
-  [x, ids]: readonly [Value, Value],
-  [outer, size, inner]: readonly [number, number, number],
-  y: Value,
-): Value[] {
-  return l.launch(gather, {
-    reads: { x, indices: l.get(ids) },
-    writes: { y: { dtype: x.dtype, shape: y.shape } },
-    scalars: { outer, size, count: elementCount(ids.shape), inner },
-    defines: { BYTES: elementBytes(x.dtype) },
-  });
+  return listRule(op, (l, [x], attributes, [{ shape }]) => [
+    l.copy(l.get(x), { shape, from: walk(x, attributes) }),
+  ]);
 }
 
 export const MOVEMENT_RULES: readonly Rule[] = [
@@ -64,38 +42,30 @@ export const MOVEMENT_RULES: readonly Rule[] = [
     const areBf16 = inputs.every((value) => l.get(value).dtype === "bf16");
     const isFloat = y.dtype === "f32";
     const strides = denseStrides(y.shape);
-    let start = 0;
+    let first = 0;
     let whole: Value | undefined;
     for (const input of inputs) {
       const part = isFloat && !areBf16 ? l.f32(input) : l.get(input);
-      const { sizes, strides: [targetStrides, sourceStrides] } = collapse(
-        part.shape,
-        [strides, denseStrides(part.shape)],
-      );
-      whole = l.copy(part, { dtype: part.dtype, shape: y.shape }, {
-        sizes,
-        targetFirst: start * strides[axis]!,
-        targetStrides: targetStrides!,
-        sourceFirst: 0,
-        sourceStrides: sourceStrides!,
-      }, whole);
-      start += part.shape[axis]!;
+      const to = { dtype: part.dtype, shape: y.shape };
+      whole = l.copy(part, { at: { strides, first }, to, target: whole });
+      first += part.shape[axis]! * strides[axis]!;
     }
     return [whole!];
   }),
-  listRule(
-    p.gather,
-    (l, [x, ids], { axis }, [y]) => gathered(l, [l.get(x), ids], around(x.shape, axis), y),
-  ),
-  rule(
-    embedding,
-    (l, { table, ids }, _, [y]) => gathered(l, [l.operand(table), ids], around(table.shape, 0), y),
-  ),
+  listRule(p.gather, (l, [table, ids], { axis }, [y]) => {
+    const x = l.get(table), [outer, size, inner] = around(x.shape, axis);
+    return l.launch(gather, {
+      reads: { x, indices: l.get(ids) },
+      writes: { y: { dtype: x.dtype, shape: y.shape } },
+      scalars: { outer, size, count: elementCount(ids.shape), inner },
+      defines: { BYTES: elementBytes(x.dtype) },
+    });
+  }),
   listRule(p.assign, (l, [state, value]) => {
     const target = l.get(state);
     const source = target.dtype === "f32" ? l.f32(value) : l.get(value);
     if (l.isIn(source, target)) return [source]; // it was computed there
-    return [l.copy(source, source, dense(source.shape), target)];
+    return [l.copy(source, { target })];
   }),
   listRule(p.writeSlots, (l, [state, update, start]) => {
     const cache = l.get(state);

@@ -1,5 +1,4 @@
 /** Reductions over one axis: sums, maxima and their places. */
-import argmaxText from "../../../../kernels/forward/argmax.cu" with { type: "text" };
 import text from "../../../../kernels/primitive/reduce.cu" with { type: "text" };
 import * as p from "../../../graph/primitives.ts";
 import { elementCount, type Shape, type TensorType } from "../../../graph/types.ts";
@@ -7,10 +6,9 @@ import type { Value } from "../../../graph/value.ts";
 import type { Lowering } from "../lowering.ts";
 import { blocks, grid, kernel, kernelFile } from "./define.ts";
 import { listRule, type Rule } from "./rule.ts";
-import { around, toDense } from "./strided.ts";
+import { around } from "./strided.ts";
 
 export const REDUCE = kernelFile("primitive/reduce.cu", text);
-export const ARGMAX = kernelFile("forward/argmax.cu", argmaxText);
 
 const reduceRows = kernel(
   REDUCE,
@@ -22,7 +20,7 @@ const reduceColumns = kernel(
   "reduce_columns",
   ({ outer, n, inner, chunk }) => grid(256, blocks(outer! * inner!, 256), blocks(n!, chunk!)),
 );
-const argmax = kernel(ARGMAX, "argmax", ({ N }) => grid(512, N!));
+const argmax = kernel(REDUCE, "argmax", ({ outer }) => grid(512, outer!));
 
 /** Elements of a row that one block folds, and of a column that one thread does. */
 const ROW_CHUNK = 1 << 14, COLUMN_CHUNK = 128;
@@ -76,11 +74,10 @@ export const REDUCE_RULES: readonly Rule[] = [
   listRule(p.argmax, (l, [source], { axis }, [index]) => {
     const [outer, n, inner] = around(source.shape, axis);
     const x = l.operand(source);
-    const shape = [outer, inner, n];
     const rows = inner === 1
       ? x
-      : l.copy(x, { dtype: x.dtype, shape }, toDense(shape, [n * inner, 1, inner]));
-    const scalars = { N: outer * inner, V: n };
+      : l.copy(x, { shape: [outer, inner, n], from: { strides: [n * inner, 1, inner] } });
+    const scalars = { outer: outer * inner, n };
     return l.launch(argmax, { reads: { x: rows }, writes: { index }, scalars });
   }),
 ];

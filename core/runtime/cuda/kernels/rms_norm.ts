@@ -9,7 +9,7 @@ import { rmsNorm } from "../../../ops/rms_norm.ts";
 import type { Lowering } from "../lowering.ts";
 import { blocks, grid, kernel, kernelFile } from "./define.ts";
 import { f32, rowsOf, sumRows } from "./reduce.ts";
-import { gradientRule, once, type Rule, rule } from "./rule.ts";
+import { gradientRule, type Rule, rule } from "./rule.ts";
 
 export const RMS_NORM = kernelFile("forward/rms_norm.cu", forwardText);
 export const RMS_NORM_BACKWARD = kernelFile("backward/rms_norm.cu", backwardText);
@@ -54,25 +54,17 @@ export const RMS_NORM_RULES: readonly Rule[] = [
   gradientRule(rmsNorm, (l, { x, weight }, { upstream, attributes: { epsilon } }) => {
     const [rows, C] = rowsOf(x.shape);
     const reads = { dy: l.operand(upstream), x: l.operand(x) };
-    const both = once(() =>
-      l.launch(backward, {
-        reads: { ...reads, weight: l.operand(weight) },
-        writes: { dx: l.type(x.shape), inverse: f32(rows) },
-        scalars: { rows, C, epsilon },
-        reuse: "dy",
-      })
-    );
-    return {
-      x: () => both()[0]!,
-      weight() {
-        const partials = blocks(rows, PARTIAL_ROWS);
-        const [partial] = l.launch(weightPartials, {
-          reads: { ...reads, inverse: both()[1]! },
-          writes: { partial: f32(partials, C) },
-          scalars: { rows, C },
-        });
-        return sumRows(l, partial!, partials, weight.shape);
-      },
-    };
+    const [dx, inverse] = l.launch(backward, {
+      reads: { ...reads, weight: l.operand(weight) },
+      writes: { dx: l.type(x.shape), inverse: f32(rows) },
+      scalars: { rows, C, epsilon },
+    });
+    const partials = blocks(rows, PARTIAL_ROWS);
+    const [partial] = l.launch(weightPartials, {
+      reads: { ...reads, inverse },
+      writes: { partial: f32(partials, C) },
+      scalars: { rows, C },
+    });
+    return { x: dx, weight: sumRows(l, partial!, partials, weight.shape) };
   }),
 ];

@@ -21,21 +21,21 @@ const rotateAndWriteSlots = kernel(
 function rotated(
   l: Lowering,
   { x, cos, sin }: Readonly<Record<"x" | "cos" | "sin", Value>>,
-  { heads, direction, reuse }: { heads: number; direction: 1 | -1; reuse?: "x" },
+  heads: number,
+  direction: 1 | -1,
 ): Value {
   const [rows, width] = rowsOf(x.shape);
   return l.launch(rotate, {
     reads: { x: l.operand(x), cosines: l.f32(cos), sines: l.f32(sin) },
     writes: { y: l.type(x.shape) },
     scalars: { rows, heads, half: width / heads / 2, direction },
-    ...(reuse && { reuse }),
   })[0]!;
 }
 
 export const ROPE_RULES: readonly Rule[] = [
-  rule(rope, (l, inputs, { heads }) => [rotated(l, inputs, { heads, direction: 1, reuse: "x" })]),
+  rule(rope, (l, inputs, { heads }) => [rotated(l, inputs, heads, 1)]),
   gradientRule(rope, (l, { cos, sin }, { upstream, attributes: { heads } }) => ({
-    x: () => rotated(l, { x: upstream, cos, sin }, { heads, direction: -1 }),
+    x: rotated(l, { x: upstream, cos, sin }, heads, -1),
   })),
   rule(rotateAndWrite, (l, inputs, _, [, , y]) => {
     const { keyCache, valueCache, q, k, v, cos, sin, start } = inputs;

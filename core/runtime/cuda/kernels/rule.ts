@@ -1,5 +1,5 @@
 /** Rules: the launches of an op, with its inputs by name and its attributes in their types. */
-import { type GradientAttributes, gradientOp } from "../../../graph/differentiate.ts";
+import { gradientOp } from "../../../graph/differentiate.ts";
 import type { Node, Op } from "../../../graph/program.ts";
 import type { Attributes, Operands, Primitive } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
@@ -25,11 +25,10 @@ export function rule<A extends Attributes, R extends string, O extends string>(
     outputs: Values,
   ) => readonly Value[],
 ): Rule {
-  return {
-    op: op.op,
-    lower: (l, { inputs, attributes, outputs }) =>
-      lower(l, op.named(inputs), attributes as A, outputs as Values),
-  };
+  return listRule(
+    op.op,
+    (l, inputs, attributes, outputs) => lower(l, op.named(inputs), attributes, outputs),
+  );
 }
 
 /** The rule of an op whose inputs are a list. */
@@ -52,37 +51,27 @@ export interface Backward<A extends Attributes> {
   readonly upstream: Value;
 }
 
-/** The rule of a model op's gradient: by input that has one, a function that computes it when wanted. */
+/** The rule of a model op's gradient: those of inputs by name. Launches for one that is not wanted are dropped. */
 export function gradientRule<A extends Attributes, R extends string, O extends string>(
   op: ModelOp<A, R, O>,
   gradients: (
     l: Lowering,
     inputs: NamedNode<A, R, O>["inputs"],
     backward: Backward<A>,
-  ) => { readonly [name in R | O]?: () => Value },
+  ) => { readonly [name in R | O]?: Value | undefined },
 ): Rule {
-  return {
-    op: gradientOp(op.op),
-    lower(l, node) {
-      const { op: attributes, wanted } = node.attributes as GradientAttributes;
-      const [output, upstream] = node.inputs.slice(-2) as [Value, Value];
-      const by: Readonly<Record<string, (() => Value) | undefined>> = gradients(
-        l,
-        op.named(node.inputs.slice(0, -2)),
-        { attributes: attributes as A, output, upstream },
-      );
-      return wanted.map((input) => {
-        const name = op.names[input]!;
-        const gradient = by[name];
-        if (!gradient) throw new TypeError(`cannot differentiate "${op.op.name}" by "${name}"`);
-        return gradient();
-      });
-    },
-  };
-}
-
-/** Makes something when it is first asked for. */
-export function once<T>(make: () => T): () => T {
-  let made: T | undefined;
-  return () => made ??= make();
+  return listRule(gradientOp(op.op), (l, values, { op: given, wanted }) => {
+    const [output, upstream] = values.slice(-2) as [Value, Value];
+    const attributes = given as A;
+    const by: Readonly<Record<string, Value | undefined>> = gradients(
+      l,
+      op.named(values.slice(0, -2)),
+      { attributes, output, upstream },
+    );
+    return wanted.map((input) => {
+      const name = op.names[input]!, gradient = by[name];
+      if (!gradient) throw new TypeError(`cannot differentiate "${op.op.name}" by "${name}"`);
+      return gradient;
+    });
+  });
 }

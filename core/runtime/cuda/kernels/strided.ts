@@ -47,13 +47,15 @@ export function isElementwise(name: string): name is ElementwiseOp {
   return (OPS as readonly string[]).includes(name);
 }
 
-/** Offsets and strides of the two tensors of `copy`, in elements; all lists have four entries. */
-export interface Layout {
-  readonly sizes: readonly number[];
-  readonly targetFirst: number;
-  readonly targetStrides: readonly number[];
-  readonly sourceFirst: number;
-  readonly sourceStrides: readonly number[];
+/** The way through a tensor: element i lies `first` + Σ i·stride behind its beginning. */
+export interface Walk {
+  readonly strides: readonly number[];
+  readonly first?: number;
+}
+
+/** The way through a dense tensor. */
+export function dense(shape: Shape): Walk {
+  return { strides: denseStrides(shape) };
 }
 
 /**
@@ -110,28 +112,18 @@ export function elementwiseScalars(
   };
 }
 
-/** Scalar arguments of a copy. */
-export function copyScalars(
-  { sizes, targetFirst, targetStrides, sourceFirst, sourceStrides }: Layout,
-): Sizes {
-  const [, n1, n2, n3] = sizes as [number, number, number, number];
+/** Scalar arguments of a copy of so many elements. */
+export function copyScalars(shape: Shape, target: Walk, source: Walk): Sizes {
+  const { sizes: [, n1, n2, n3], strides: [y, x] } = collapse(
+    shape,
+    [target.strides, source.strides],
+  );
   return {
-    ...{ count: elementCount(sizes), n1, n2, n3, yFirst: targetFirst, xFirst: sourceFirst },
-    ...named("y", targetStrides),
-    ...named("x", sourceStrides),
+    ...{ count: elementCount(shape), n1: n1!, n2: n2!, n3: n3! },
+    ...{ yFirst: target.first ?? 0, xFirst: source.first ?? 0 },
+    ...named("y", y!),
+    ...named("x", x!),
   };
-}
-
-/** A tensor read by strides into a dense one. */
-export function toDense(shape: Shape, sourceStrides: readonly number[], sourceFirst = 0): Layout {
-  const { sizes, strides } = collapse(shape, [denseStrides(shape), sourceStrides]);
-  const [target, source] = strides as [number[], number[]];
-  return { sizes, targetFirst: 0, targetStrides: target, sourceFirst, sourceStrides: source };
-}
-
-/** A dense tensor as it is. */
-export function dense(shape: Shape): Layout {
-  return toDense(shape, denseStrides(shape));
 }
 
 /** Sizes before, of and after an axis. */

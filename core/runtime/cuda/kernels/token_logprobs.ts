@@ -29,19 +29,16 @@ function logprobsOf(l: Lowering, logits: Value, targets: Value): readonly Value[
 
 export const LOGPROBS_RULES: readonly Rule[] = [
   rule(tokenLogprobs, (l, { logits, targets }) => logprobsOf(l, logits, targets).slice(0, 1)),
-  gradientRule(tokenLogprobs, (l, { logits, targets }, { upstream }) => ({
-    logits() {
-      const [N, V] = rowsOf(logits.shape);
-      const [, normalizer] = logprobsOf(l, logits, targets);
-      return l.launch(backward, {
-        reads: {
-          ...{ dy: l.f32(upstream), logits: l.operand(logits), targets: l.get(targets) },
-          normalizer,
-        },
-        writes: { dlogits: l.type(logits.shape) },
-        scalars: { N, V },
-        reuse: "logits",
-      })[0]!;
-    },
-  })),
+  gradientRule(tokenLogprobs, (l, { logits, targets }, { upstream }) => {
+    const [N, V] = rowsOf(logits.shape);
+    const [, normalizer] = logprobsOf(l, logits, targets);
+    const reads = { dy: l.f32(upstream), logits: l.operand(logits), targets: l.get(targets) };
+    const [dlogits] = l.launch(backward, {
+      reads: { ...reads, normalizer },
+      writes: { dlogits: l.type(logits.shape) },
+      scalars: { N, V },
+      reuse: "logits",
+    });
+    return { logits: dlogits };
+  }),
 ];
