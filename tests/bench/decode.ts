@@ -16,7 +16,7 @@ import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { GGUF_TYPES, randomGguf } from "./gguf.ts";
 import { randomWeights, SHAPES } from "./random_model.ts";
 
-const STEPS = 16;
+const STEPS = 64;
 const PREFILL = 512;
 
 const flags = parseArgs(Deno.args, {
