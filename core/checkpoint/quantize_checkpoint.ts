@@ -6,10 +6,10 @@
  */
 import { createHash, type Hash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
-import { type JsonObject, openRegularFile } from "../base/files.ts";
+import { type JsonObject, openRegularFile, readExactlySync } from "../base/files.ts";
 import { ELEMENT_BYTES, findNonFinite, fromF32, toF32 } from "../base/dtype.ts";
 import type { QuantizedFormat } from "../base/quantize.ts";
-import { quantizeRows, readsFrom } from "../base/stored.ts";
+import { quantizeRows, type ReadBytes, readsFrom } from "../base/stored.ts";
 import { countParameters, elementCount, EMBEDDING, linearSpecs } from "../model/parameters.ts";
 import { startBackboneHash } from "./backbone.ts";
 import type { ConversionReport, ConversionRun } from "./convert.ts";
@@ -195,8 +195,8 @@ function finitePart(tensor: StoredTensor, start: number, length: number): Uint8A
   return bytes;
 }
 
-/** Elements quantized at a time: some milliseconds. */
-const BATCH_ELEMENTS = 1 << 20;
+/** Elements quantized at a time: few enough for a core's own cache. */
+const BATCH_ELEMENTS = 1 << 17;
 
 /** Codes of a matrix, made as they are asked for from the first to the last, and then its scales. */
 class QuantizedRows {
@@ -206,8 +206,9 @@ class QuantizedRows {
   readonly #rowScales: number;
   #batch = { first: 0, codes: new Uint8Array(0) };
   #scales: Float32Array<ArrayBuffer> | undefined;
-  /** Memory of the batches, used again for each. */
+  /** Memory of the batches, used again for each: their codes, and plain elements that were read. */
   #codes = new Uint8Array(0);
+  #elements = new Uint8Array(0);
 
   constructor(tensor: StoredTensor, format: QuantizedFormat) {
     const { codes: [, blocks, blockBytes] } = partShapes(tensor.shape, format);
@@ -245,8 +246,8 @@ class QuantizedRows {
     const made = this.#codes.subarray(0, size);
     this.#scales ??= new Float32Array(rows * this.#rowScales);
     using file = openRegularFile(this.#tensor.path);
-    const read = readsFrom(file, this.#tensor.path);
     const target = { codes: made, scales: this.#scales.subarray(row * this.#rowScales) };
+    const read = this.#readsFrom(file);
     quantizeRows(this.#tensor, { first: row, count }, this.#format, target, read);
     const { buffer, byteOffset } = target.scales;
     const scales = new Uint8Array(buffer, byteOffset, 4 * count * this.#rowScales);
@@ -255,5 +256,16 @@ class QuantizedRows {
       finitePart(this.#tensor, row * rowBytes, count * rowBytes); // names the element
     }
     return this.#batch = { first: row, codes: made };
+  }
+
+  #readsFrom(file: Deno.FsFile): ReadBytes {
+    const { path, encoding } = this.#tensor;
+    if (encoding) return readsFrom(file, path);
+    return (offset, length) => {
+      if (length > this.#elements.length) this.#elements = new Uint8Array(length);
+      const bytes = this.#elements.subarray(0, length);
+      readExactlySync(file, path, offset, bytes);
+      return bytes;
+    };
   }
 }
