@@ -26,8 +26,7 @@ export function openEmulated(
   elements: "f32" | "bf16" = "f32",
   machine = emulatedMachine(),
 ): CudaDevice {
-  const { driver, compiler, products } = machine;
-  return new CudaDevice({ driver, compiler, products: () => products }, { elements });
+  return new CudaDevice(machine, { elements });
 }
 
 /** The cuda device: on a GPU where tests are to run on one, else emulated. */

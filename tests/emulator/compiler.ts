@@ -1,9 +1,9 @@
 /**
  * Kernel files as shared libraries of this machine, made with g++.
  *
- * Takes what NVRTC would be given; returns the bytes of a library in place of a cubin, and a log in
- * the words of ptxas. `common/ptx.cuh` is replaced by that of this folder; everything else is compiled
- * as it is, behind `cuda.hpp` and in front of a table of the kernels.
+ * Takes what NVRTC would be given; returns the bytes of a library in place of a cubin. `common/ptx.cuh` is
+ * replaced by that of this folder; everything else is compiled as it is, behind `cuda.hpp` and in front of
+ * a table of the kernels.
  *
  * G++ takes a second for a file, so libraries are kept in the folder for temporary files, by the
  * hash of all that went into them. They are written under another name and renamed: tests run in
@@ -11,7 +11,7 @@
  */
 import { createHash } from "node:crypto";
 import { EnvironmentError } from "../../core/base/errors.ts";
-import type { CompileTarget, Cubin, KernelSource } from "../../core/runtime/cuda/driver/nvrtc.ts";
+import type { KernelCompiler } from "../../core/runtime/cuda/kernel_loader.ts";
 import context from "./context.hpp" with { type: "text" };
 import cuda from "./cuda.hpp" with { type: "text" };
 import entries from "./entries.hpp" with { type: "text" };
@@ -124,10 +124,10 @@ export function compileMachine(): Uint8Array<ArrayBuffer> {
  * Compiles one file, as `Nvrtc.compile` does.
  * @throws {EnvironmentError} with the compiler's words when it refuses the text
  */
-export function compile(source: KernelSource, { architecture, defines }: CompileTarget): Cubin {
-  const kernels = [...source.text.matchAll(KERNEL)]
-    .map(([, bounds, name]) => ({ name: name!, bounds: bounds ?? "emulator::MAX_THREADS" }));
-  const table = kernels.map(({ name, bounds }) => `EMULATED_KERNEL(${name}, ${bounds})`);
+export const compile: KernelCompiler["compile"] = (source, { architecture, defines }) => {
+  const table = [...source.text.matchAll(KERNEL)].map(([, bounds, name]) =>
+    `EMULATED_KERNEL(${name}, ${bounds ?? "emulator::MAX_THREADS"})`
+  );
   const main = source.name.replace(/\.cu$/, "") + ".cpp";
   // Without a name, so that inline functions are this file's own and may have __shared__ variables.
   const text = [
@@ -156,14 +156,5 @@ export function compile(source: KernelSource, { architecture, defines }: Compile
   const flags = Object.entries(defines).sort().map(([name, value]) => `-D${name}=${value}`);
   const capability = Number(/^sm_(\d+)/.exec(architecture)?.[1]);
   const arch = `-D__CUDA_ARCH__=${10 * capability}`;
-  const bytes = build(files, [main], [...KERNEL_OPTIONS, arch, ...flags]);
-  const log = kernels.map(({ name }) => formatUse(name, architecture)).join("");
-  return { bytes, log };
-}
-
-/** Formats the output of ptxas, with numbers that are made up. */
-function formatUse(name: string, architecture: string): string {
-  return `ptxas info    : Compiling entry function '${name}' for '${architecture}'\n` +
-    `    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n` +
-    `ptxas info    : Used 32 registers\n`;
-}
+  return { bytes: build(files, [main], [...KERNEL_OPTIONS, arch, ...flags]) };
+};

@@ -32,10 +32,7 @@ interface Layout {
   readonly ld: bigint;
 }
 
-const floatAt = (address: bigint) =>
-  new Deno.UnsafePointerView(Deno.UnsafePointer.create(address)!).getFloat32();
-const wordAt = (address: bigint) =>
-  new Deno.UnsafePointerView(Deno.UnsafePointer.create(address)!).getUint32();
+const viewAt = (address: bigint) => new Deno.UnsafePointerView(Deno.UnsafePointer.create(address)!);
 
 const sizeOf = (type: number) => type === F32 ? 4n : 2n;
 
@@ -64,8 +61,17 @@ export function cublasLtSymbols(memory: Memory, streams: Streams): CublasLtSymbo
     viewOf(out).setBigUint64(0, list.add(made), true);
     return CUBLAS.success;
   };
-  const destroy = <T>(list: Handles<T>) => (handle: bigint) =>
-    list.delete(handle) ? CUBLAS.success : CUBLAS.invalidValue;
+  const destroy = <T>(list: Handles<T>) => list.destroyer(CUBLAS.invalidValue);
+  /** The product of some handles, or the code that refuses it. */
+  const find = (library: bigint, desc: bigint, ...matrices: readonly [bigint, bigint, bigint]) => {
+    const product = descs.get(desc);
+    const [left, right, result] = matrices.map((handle) => layouts.get(handle));
+    if (!libraries.has(library) || !product || !left || !right || !result) {
+      return CUBLAS.invalidValue;
+    }
+    const fault = fits(product, left, right, result);
+    return fault === CUBLAS.success ? { product, left, right, result } : fault;
+  };
   const set =
     (list: Handles<Attributes>) =>
     (handle: bigint, attribute: number, value: HostBuffer, bytes: bigint): number => {
@@ -91,12 +97,10 @@ export function cublasLtSymbols(memory: Memory, streams: Streams): CublasLtSymbo
     cublasLtMatmulAlgoGetHeuristic(
       ...[library, desc, a, b, , d, preference, requested, results, found]
     ) {
-      const product = descs.get(desc), wishes = preferences.get(preference);
-      const left = layouts.get(a), right = layouts.get(b), result = layouts.get(d);
-      const known = libraries.has(library) && product && wishes && left && right && result;
-      if (!known || requested !== 1) return CUBLAS.invalidValue;
-      const fault = fits(product, left, right, result);
-      if (fault !== CUBLAS.success) return fault;
+      const wishes = preferences.get(preference);
+      const matched = find(library, desc, a, b, d);
+      if (!wishes || requested !== 1) return CUBLAS.invalidValue;
+      if (typeof matched === "number") return matched;
       const view = viewOf(results);
       for (let i = 0; i < RESULT_BYTES; i++) view.setUint8(i, 0);
       const enough = (wishes.get(PREFERENCE_WORKSPACE) ?? 0n) >= WORKSPACE;
@@ -109,17 +113,13 @@ export function cublasLtSymbols(memory: Memory, streams: Streams): CublasLtSymbo
       ...[library, desc, alpha, a, aLayout, b, bLayout, beta, , , d, dLayout, algorithm, ...rest]
     ) {
       const [workspace, workspaceBytes, stream] = rest;
-      const product = descs.get(desc);
-      const left = layouts.get(aLayout),
-        right = layouts.get(bLayout),
-        result = layouts.get(dLayout);
-      if (!libraries.has(library) || !product || !left || !right || !result) {
-        return CUBLAS.invalidValue;
-      }
-      const fault = fits(product, left, right, result);
-      if (fault !== CUBLAS.success) return fault;
-      if (floatAt(alpha) !== 1 || floatAt(beta) !== 0) return CUBLAS.notSupported;
-      if (wordAt(algorithm) !== MAGIC || workspaceBytes < WORKSPACE) return CUBLAS.invalidValue;
+      const found = find(library, desc, aLayout, bLayout, dLayout);
+      if (typeof found === "number") return found;
+      const { product, left, right, result } = found;
+      const isPlain = viewAt(alpha).getFloat32() === 1 && viewAt(beta).getFloat32() === 0;
+      if (!isPlain) return CUBLAS.notSupported;
+      const isKnown = viewAt(algorithm).getUint32() === MAGIC;
+      if (!isKnown || workspaceBytes < WORKSPACE) return CUBLAS.invalidValue;
       const bias = product.get(DESC.epilogue) === EPILOGUE.bias ? product.get(DESC.bias)! : 0n;
       const biasType = product.get(DESC.biasType) ?? BigInt(result.type);
       const ranges = [

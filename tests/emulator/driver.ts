@@ -40,8 +40,11 @@ export function driverSymbols(memory: Memory, streams: Streams): DriverSymbols {
   const modules = new Modules(memory);
   /** Calls that no capture may contain. */
   const alone = (call: () => number) => streams.spoilCaptures() ? CODE.captureUnsupported : call();
-  const holds = (...ranges: [bigint, bigint][]) =>
-    ranges.every(([address, bytes]) => memory.holds(address, bytes));
+  const free = (kind: "device" | "pinned") => (address: bigint) =>
+    alone(() => {
+      streams.drainAll();
+      return memory.free(address, kind) ? CODE.success : CODE.invalidValue;
+    });
   const isDevice = (device: number, call: () => number) =>
     device === 0 ? call() : CODE.invalidDevice;
   return {
@@ -81,22 +84,14 @@ export function driverSymbols(memory: Memory, streams: Streams): DriverSymbols {
           ? CODE.invalidValue
           : give(out, memory.allocate(bytes, "device"), CODE.outOfMemory)
       ),
-    cuMemFree_v2: (address) =>
-      alone(() => {
-        streams.drainAll();
-        return memory.free(address, "device") ? CODE.success : CODE.invalidValue;
-      }),
+    cuMemFree_v2: free("device"),
     cuMemHostAlloc: (out, bytes) =>
       alone(() => give(out, memory.allocate(bytes, "pinned"), CODE.outOfMemory)),
-    cuMemFreeHost: (address) =>
-      alone(() => {
-        streams.drainAll();
-        return memory.free(address, "pinned") ? CODE.success : CODE.invalidValue;
-      }),
+    cuMemFreeHost: free("pinned"),
     cuMemcpyHtoDAsync_v2: (to, from, bytes, stream) =>
       alone(() => {
         const view = viewOf(from);
-        if (!holds([to, bytes]) || BigInt(view.byteLength) < bytes) return CODE.invalidValue;
+        if (!memory.holds(to, bytes) || BigInt(view.byteLength) < bytes) return CODE.invalidValue;
         // The memory is not pinned, so the driver has read it when the call returns.
         const { buffer, byteOffset } = view;
         const copy = new DataView(buffer.slice(byteOffset, byteOffset + Number(bytes)));
@@ -107,20 +102,20 @@ export function driverSymbols(memory: Memory, streams: Streams): DriverSymbols {
     cuMemcpyDtoH_v2: (to, from, bytes) =>
       alone(() => {
         const view = viewOf(to);
-        if (!holds([from, bytes]) || BigInt(view.byteLength) < bytes) return CODE.invalidValue;
+        if (!memory.holds(from, bytes) || BigInt(view.byteLength) < bytes) return CODE.invalidValue;
         if (bytes > 0n) library.machineCopy(addressOf(view), from, bytes);
         return CODE.success;
       }),
     cuMemcpyDtoHAsync_v2: (to, from, bytes, stream) =>
-      holds([from, bytes]) && memory.isPinned(to, bytes)
+      memory.holds(from, bytes) && memory.holds(to, bytes, "pinned")
         ? streams.enqueue(stream, () => library.machineCopy(to, from, bytes))
         : CODE.invalidValue,
     cuMemcpyDtoDAsync_v2: (to, from, bytes, stream) =>
-      holds([to, bytes], [from, bytes])
+      memory.holds(to, bytes) && memory.holds(from, bytes)
         ? streams.enqueue(stream, () => library.machineCopy(to, from, bytes))
         : CODE.invalidValue,
     cuMemsetD8Async: (to, value, bytes, stream) =>
-      holds([to, bytes])
+      memory.holds(to, bytes)
         ? streams.enqueue(stream, () => library.machineSet(to, value, bytes))
         : CODE.invalidValue,
     cuStreamCreate: (out, flags) =>
@@ -132,7 +127,7 @@ export function driverSymbols(memory: Memory, streams: Streams): DriverSymbols {
       return code;
     },
     cuEventCreate: (out, flags) => put64(out, streams.createEvent((flags & NO_TIMING) === 0)),
-    cuEventDestroy_v2: (event) => streams.destroyEvent(event),
+    cuEventDestroy_v2: streams.destroyEvent,
     cuEventRecord: (event, stream) => streams.record(event, stream),
     cuEventQuery: (event) => streams.query(event),
     cuEventSynchronize: (event) => streams.waitFor(event),
@@ -166,7 +161,7 @@ export function driverSymbols(memory: Memory, streams: Streams): DriverSymbols {
     cuGraphInstantiateWithFlags: (out, graph) =>
       give(out, streams.instantiate(graph), CODE.invalidHandle),
     cuGraphLaunch: (graph, stream) => streams.launchGraph(graph, stream),
-    cuGraphExecDestroy: (graph) => streams.destroyReady(graph),
-    cuGraphDestroy: (graph) => streams.destroyGraph(graph),
+    cuGraphExecDestroy: streams.destroyReady,
+    cuGraphDestroy: streams.destroyGraph,
   };
 }

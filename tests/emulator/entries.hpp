@@ -2,8 +2,6 @@
 #pragma once
 #include "emulator/cuda.hpp"
 
-#define EXPORTED extern "C" __attribute__((visibility("default")))
-
 // The number of a kernel, negative where there is none of this name.
 EXPORTED int emulatedFind(const char* name) {
   int at = 0;

@@ -1,13 +1,10 @@
 // The threads of a block as fibers of one OS thread, and where they meet.
 //
-// in   a kernel as a function of its parameter array, a grid, a block
-// out  every block run to its end, one after the other; or what went wrong, in words
-//
-// Threads start in order. One that has to wait leaves its stack and another continues, first those
-// that may, then those that have not started; so a thread that never waits costs a call, and a
-// block without a wait uses one stack. __syncthreads waits for all threads
-// of a block, also for those that have returned, since CUDA promises nothing better; and nothing
-// runs at the same time, so races are not found.
+// Blocks run one after the other, and their threads start in order. One that has to wait leaves its
+// stack and another continues, first those that may, then those that have not started; so a thread
+// that never waits costs a call, and a block without a wait uses one stack. __syncthreads waits for
+// all threads of a block, also for those that have returned, since CUDA promises nothing better; and
+// nothing runs at the same time, so races are not found.
 #pragma once
 #include "emulator/threads.hpp"
 

@@ -71,9 +71,7 @@ export class Modules {
   prepare(handle: bigint, config: readonly number[], parameters: bigint): Work | number {
     const kernel = this.#kernels.get(handle);
     if (!kernel) return CODE.invalidHandle;
-    const [x, y, z, blockX, blockY, blockZ] = config as [
-      ...[number, number, number, number, number, number],
-    ];
+    const [x = 0, y = 0, z = 0, blockX = 0, blockY = 0, blockZ = 0] = config;
     const threads = blockX * blockY * blockZ;
     const isLegal = x * y * z * threads > 0 && x < 2 ** 31 && y <= MAX_GRID_YZ &&
       z <= MAX_GRID_YZ && blockZ <= MAX_BLOCK_Z &&

@@ -11,8 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define EXPORTED extern "C" __attribute__((visibility("default")))
-
 using namespace emulator;
 
 namespace {

@@ -3,6 +3,8 @@
 #include <setjmp.h>
 #include <stddef.h>
 
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
 namespace emulator {
 
 constexpr int MAX_THREADS = 1024;

@@ -58,7 +58,6 @@ export function openCopy<T extends Deno.ForeignLibraryInterface>(
 type Kind = "device" | "pinned";
 
 interface Range {
-  readonly base: bigint;
   readonly bytes: bigint;
   readonly kind: Kind;
 }
@@ -85,7 +84,7 @@ export class Memory {
   allocate(bytes: bigint, kind: Kind): bigint | undefined {
     if (kind === "device" && this.used + Number(bytes) > this.limit) return undefined;
     const base = this.library.machineAllocate(bytes);
-    if (base !== 0n) this.#ranges.set(base, { base, bytes, kind });
+    if (base !== 0n) this.#ranges.set(base, { bytes, kind });
     return base || undefined;
   }
 
@@ -99,20 +98,11 @@ export class Memory {
   }
 
   /** Returns whether all of it lies in one allocation that a kernel or a copy may use. */
-  holds(address: bigint, bytes: bigint): boolean {
-    return this.#find(address, bytes) !== undefined;
-  }
-
-  /** Returns whether all of it is pinned host memory. */
-  isPinned(address: bigint, bytes: bigint): boolean {
-    return this.#find(address, bytes)?.kind === "pinned";
-  }
-
-  #find(address: bigint, bytes: bigint): Range | undefined {
-    for (const range of this.#ranges.values()) {
-      if (range.base <= address && address + bytes <= range.base + range.bytes) return range;
-    }
-    return undefined;
+  holds(address: bigint, bytes: bigint, kind?: Kind): boolean {
+    return this.#ranges.entries().some(([base, range]) =>
+      base <= address && address + bytes <= base + range.bytes &&
+      (kind === undefined || kind === range.kind)
+    );
   }
 
   /** @throws {EmulatorError} when something wrote past an allocation; `who` ends the sentence */

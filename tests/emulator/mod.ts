@@ -5,9 +5,7 @@
  * compiler in the shape of `Nvrtc`; they belong together. Values are those of the kernels up to
  * rounding: what is checked is addresses, arguments, launch configs, barriers and order, not speed.
  */
-import type { Cubin } from "../../core/runtime/cuda/driver/nvrtc.ts";
-import type { CompileTarget, KernelSource } from "../../core/runtime/cuda/driver/nvrtc.ts";
-import type { CublasLtSymbols, DriverSymbols } from "../../core/runtime/cuda/driver/symbols.ts";
+import type { CudaMachine } from "../../core/runtime/cuda/device.ts";
 import { compile, compilerVersion } from "./compiler.ts";
 import { cublasLtSymbols } from "./cublaslt.ts";
 import { driverSymbols } from "./driver.ts";
@@ -18,21 +16,9 @@ export { EMULATED_ARCHITECTURE } from "./driver.ts";
 export { EmulatorError } from "./memory.ts";
 
 /** Stand-ins for the libraries with which a device is opened. */
-export interface EmulatedMachine {
-  readonly driver: DriverSymbols;
-  readonly products: CublasLtSymbols;
-  readonly compiler: {
-    readonly version: string;
-    compile(source: KernelSource, target: CompileTarget): Cubin;
-  };
+export interface EmulatedMachine extends CudaMachine {
   /** Bytes on the device that are allocated now. */
   usedBytes(): number;
-}
-
-/** Differences of a machine from the usual one. */
-export interface MachineOptions {
-  /** Device memory; 4 GiB unless told. */
-  readonly memoryBytes?: number;
 }
 
 /** Returns whether this computer can emulate: Linux with g++ on a known processor. */
@@ -41,14 +27,14 @@ export function emulatorPresent(): boolean {
   return Deno.build.os === "linux" && known && compilerVersion() !== "";
 }
 
-/** A new machine with memory, streams and handles of its own. */
-export function emulatedMachine(options: MachineOptions = {}): EmulatedMachine {
-  const { memoryBytes = 4 * 2 ** 30 } = options;
+/** A new machine with memory, streams and handles of its own; 4 GiB unless told. */
+export function emulatedMachine({ memoryBytes = 4 * 2 ** 30 } = {}): EmulatedMachine {
   const memory = new Memory(memoryBytes);
   const streams = new Streams();
+  const products = cublasLtSymbols(memory, streams);
   return {
     driver: driverSymbols(memory, streams),
-    products: cublasLtSymbols(memory, streams),
+    products: () => products,
     compiler: { version: compilerVersion(), compile },
     usedBytes: () => memory.used,
   };

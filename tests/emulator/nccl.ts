@@ -7,10 +7,12 @@ import type { EmulatedMachine } from "./mod.ts";
 
 type Floats = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer>;
 
+/** The pieces that a rank receives one behind the other; `count` is that of the call. */
+type Receive = (parts: readonly Floats[], count: number, root: number) => readonly Floats[];
+
 interface Part {
   readonly data: Floats;
-  /** Elements that this rank receives, and where. */
-  readonly write: (sum: Floats, parts: readonly Floats[]) => void;
+  readonly write: (parts: readonly Floats[]) => void;
 }
 
 const IN_PROGRESS = 7;
@@ -21,6 +23,12 @@ function floatsAt(address: bigint, count: number, type: number): Floats {
   const pointer = Deno.UnsafePointer.create(address)!;
   const bytes = count * Kind.BYTES_PER_ELEMENT;
   return new Kind(Deno.UnsafePointerView.getArrayBuffer(pointer, bytes));
+}
+
+function sumOf([first, ...others]: readonly Floats[]): Floats {
+  const sum = first!.slice() as Floats;
+  for (const other of others) for (let i = 0; i < sum.length; i++) sum[i]! += other[i]!;
+  return sum;
 }
 
 /** The ranks of one job. */
@@ -36,6 +44,19 @@ export class EmulatedNccl {
   /** The library as a rank sees it. */
   symbols(rank: number): NcclSymbols {
     const world = this.#machines.length;
+    /** An operation that sends `slices` times its count; the last argument of each is the stream. */
+    const operation =
+      (slices: number, receive: Receive) =>
+      (send: bigint, to: bigint, n: bigint, type: number, ...rest: (number | bigint)[]) => {
+        const data = floatsAt(send, slices * Number(n), type);
+        return this.#issue(rank, rest.at(-1) as bigint, data, (parts) => {
+          let address = to;
+          for (const piece of receive(parts, Number(n), Number(rest[0]))) {
+            floatsAt(address, piece.length, type).set(piece);
+            address += BigInt(piece.byteLength);
+          }
+        });
+      };
     const symbols = {
       ncclGetVersion: (out: Int32Array) => {
         out[0] = 23007;
@@ -46,71 +67,13 @@ export class EmulatedNccl {
         out[0] = BigInt(rank + 1);
         return 0;
       },
-      ncclAllReduce: (
-        send: bigint,
-        receive: bigint,
-        n: bigint,
-        type: number,
-        _op: number,
-        _c: bigint,
-        stream: bigint,
-      ) =>
-        this.#issue(
-          rank,
-          stream,
-          floatsAt(send, Number(n), type),
-          (sum) => floatsAt(receive, Number(n), type).set(sum),
-        ),
-      ncclReduceScatter: (
-        send: bigint,
-        receive: bigint,
-        n: bigint,
-        type: number,
-        _op: number,
-        _c: bigint,
-        stream: bigint,
-      ) => {
-        const count = Number(n);
-        return this.#issue(
-          rank,
-          stream,
-          floatsAt(send, world * count, type),
-          (sum) =>
-            floatsAt(receive, count, type).set(sum.subarray(rank * count, (rank + 1) * count)),
-        );
-      },
-      ncclAllGather: (
-        send: bigint,
-        receive: bigint,
-        n: bigint,
-        type: number,
-        _c: bigint,
-        stream: bigint,
-      ) => {
-        const count = Number(n);
-        return this.#issue(
-          rank,
-          stream,
-          floatsAt(send, count, type),
-          (_, parts) =>
-            parts.forEach((part, r) => floatsAt(receive, world * count, type).set(part, r * count)),
-        );
-      },
-      ncclBroadcast: (
-        send: bigint,
-        receive: bigint,
-        n: bigint,
-        type: number,
-        root: number,
-        _c: bigint,
-        stream: bigint,
-      ) =>
-        this.#issue(
-          rank,
-          stream,
-          floatsAt(send, Number(n), type),
-          (_, parts) => floatsAt(receive, Number(n), type).set(parts[root]!),
-        ),
+      ncclAllReduce: operation(1, (parts) => [sumOf(parts)]),
+      ncclReduceScatter: operation(
+        world,
+        (parts, count) => [sumOf(parts).subarray(rank * count, (rank + 1) * count)],
+      ),
+      ncclAllGather: operation(1, (parts) => parts),
+      ncclBroadcast: operation(1, (parts, _, root) => [parts[root]!]),
       ncclCommGetAsyncError: (_: bigint, out: Int32Array) => {
         out[0] = this.#busy[rank] ? IN_PROGRESS : 0;
         return 0;
@@ -134,9 +97,7 @@ export class EmulatedNccl {
     const parts = this.#parts.filter((part) => part !== undefined);
     if (parts.length < this.#machines.length) return 0;
     const all = parts.map((part) => part.data);
-    const sum = all[0]!.slice() as Floats;
-    for (const other of all.slice(1)) for (let i = 0; i < sum.length; i++) sum[i]! += other[i]!;
-    for (const part of parts) part.write(sum, all);
+    for (const part of parts) part.write(all);
     this.#parts = [];
     this.#busy.fill(false);
     return 0;

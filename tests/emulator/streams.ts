@@ -55,6 +55,11 @@ export class Handles<T> extends Map<bigint, T> {
     this.set(nextHandle, value);
     return nextHandle;
   }
+
+  /** The call that ends an object, and answers `otherwise` where there is none. */
+  destroyer(otherwise: number): (handle: bigint) => number {
+    return (handle) => this.delete(handle) ? CODE.success : otherwise;
+  }
 }
 
 export class Streams {
@@ -62,6 +67,9 @@ export class Streams {
   readonly #events = new Handles<Event>();
   readonly #graphs = new Handles<readonly Work[]>();
   readonly #ready = new Handles<readonly Work[]>();
+  readonly destroyEvent = this.#events.destroyer(CODE.invalidHandle);
+  readonly destroyGraph = this.#graphs.destroyer(CODE.invalidHandle);
+  readonly destroyReady = this.#ready.destroyer(CODE.invalidHandle);
 
   /** Returns whether a call that waits or allocates is forbidden now; it invalidates captures. */
   spoilCaptures(): boolean {
@@ -126,10 +134,6 @@ export class Streams {
     return this.#events.add({ timing });
   }
 
-  destroyEvent(handle: bigint): number {
-    return this.#events.delete(handle) ? CODE.success : CODE.invalidHandle;
-  }
-
   record(eventHandle: bigint, streamHandle: bigint): number {
     const event = this.#events.get(eventHandle), stream = this.#streams.get(streamHandle);
     if (!event || !stream) return CODE.invalidHandle;
@@ -143,11 +147,9 @@ export class Streams {
 
   /** Answers as of now, then runs the work before the mark, so that asking again gets further. */
   query(handle: bigint): number {
-    const event = this.#events.get(handle);
-    if (!event) return CODE.invalidHandle;
-    if (!event.mark || event.mark.done) return CODE.success;
-    this.#drain(event.mark.stream, event.mark);
-    return CODE.notReady;
+    const wasDone = this.#events.get(handle)?.mark?.done ?? true;
+    const code = this.waitFor(handle);
+    return wasDone ? code : CODE.notReady;
   }
 
   waitFor(handle: bigint): number {
@@ -192,13 +194,5 @@ export class Streams {
     const work = this.#ready.get(handle);
     if (!work) return CODE.invalidHandle;
     return this.enqueue(stream, () => work.forEach((each) => each()));
-  }
-
-  destroyGraph(handle: bigint): number {
-    return this.#graphs.delete(handle) ? CODE.success : CODE.invalidHandle;
-  }
-
-  destroyReady(handle: bigint): number {
-    return this.#ready.delete(handle) ? CODE.success : CODE.invalidHandle;
   }
 }

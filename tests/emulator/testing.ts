@@ -13,38 +13,32 @@ import {
   Launch,
   type LaunchConfig,
 } from "../../core/runtime/cuda/driver/launch.ts";
+import type { ComputeType } from "../../core/runtime/cuda/memory.ts";
+import type { DriverSymbols } from "../../core/runtime/cuda/driver/symbols.ts";
 import {
   EMULATED_ARCHITECTURE,
+  type EmulatedMachine,
   emulatedMachine,
   emulatorPresent,
-  type MachineOptions,
 } from "./mod.ts";
 
 /** An argument of a kernel: a device address, a null address, or a number of some type. */
 export type Argument = bigint | null | readonly [ArgumentType, number | bigint];
 
-/** Headers that kernels of a test may include besides `common/ptx.cuh`. */
-const NO_HEADERS: ReadonlyMap<string, string> = new Map();
-
 export class Bench {
-  readonly machine;
-  readonly driver: Driver;
-  readonly stream: bigint;
+  readonly machine = emulatedMachine();
+  readonly driver = new Driver(this.machine.driver);
+  readonly stream = this.driver.createStream();
   readonly #allocated: bigint[] = [];
-
-  constructor(options: MachineOptions = {}) {
-    this.machine = emulatedMachine(options);
-    this.driver = new Driver(this.machine.driver);
-    this.stream = this.driver.createStream();
-  }
 
   /** A kernel of some text, compiled and loaded. */
   kernel(
     text: string,
     entry: string,
-    { defines = {}, headers = NO_HEADERS }: {
-      defines?: Record<string, number>;
-      headers?: ReadonlyMap<string, string>;
+    { defines = {}, headers = new Map() }: {
+      readonly defines?: Record<string, number>;
+      /** Those that the text may include besides `common/ptx.cuh`. */
+      readonly headers?: ReadonlyMap<string, string>;
     } = {},
   ): bigint {
     const source = { name: `${entry}.cu`, text, headers };
@@ -73,7 +67,10 @@ export class Bench {
   }
 
   /** Numbers in device memory, as they are or rounded to bf16. */
-  put(values: Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>, type: Type = "f32"): bigint {
+  put(
+    values: Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>,
+    type: ComputeType = "f32",
+  ): bigint {
     const rounded = values instanceof Float32Array && type === "bf16";
     const bytes = rounded ? fromF32(values, "bf16") : values;
     const address = this.empty(bytes.byteLength);
@@ -82,7 +79,7 @@ export class Bench {
   }
 
   /** Numbers from device memory, when everything issued is done. */
-  get(address: bigint, count: number, type: Type = "f32"): Float32Array<ArrayBuffer> {
+  get(address: bigint, count: number, type: ComputeType = "f32"): Float32Array<ArrayBuffer> {
     const bytes = new Uint8Array(count * (type === "f32" ? 4 : 2));
     this.driver.download(bytes, address, this.stream);
     return toF32(bytes, type);
@@ -96,6 +93,19 @@ export class Bench {
   }
 }
 
+/** A machine with one function replaced by that for the number of the call, from the original. */
+export function machineWith<K extends keyof DriverSymbols>(
+  name: K,
+  call: (original: DriverSymbols[K], count: number) => DriverSymbols[K],
+): EmulatedMachine {
+  const machine = emulatedMachine();
+  const original = machine.driver[name];
+  let count = 0;
+  const replaced = (...args: never[]) =>
+    (call(original, ++count) as (...args: never[]) => number)(...args);
+  return { ...machine, driver: { ...machine.driver, [name]: replaced } };
+}
+
 /** Numbers in [−1, 1) that bf16 has exactly, other ones for each seed. */
 export function values(count: number, seed: number): Float32Array<ArrayBuffer> {
   return Float32Array.from(
@@ -103,9 +113,6 @@ export function values(count: number, seed: number): Float32Array<ArrayBuffer> {
     (_, i) => ((i + 1) * 2654435761 * (2 * seed + 1) >>> 8) % 256 / 128 - 1,
   );
 }
-
-/** Element types of kernels. */
-export type Type = "f32" | "bf16";
 
 /** A test with a machine of its own, which holds nothing afterwards; skipped without an emulator. */
 export function test(name: string, body: (bench: Bench) => void): void {

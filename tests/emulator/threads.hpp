@@ -80,20 +80,16 @@ Warp warps[MAX_THREADS / LANES];
 Block block;
 
 // Words for the one who reads the test, in front of them where it happened.
-inline void report(const char* format, va_list list) {
+__attribute__((format(printf, 1, 2))) inline void reportHere(const char* format, ...) {
   char* const text = machine->message;
   const int most = sizeof machine->message;
   const int at = snprintf(text, most, "kernel %s, block (%u, %u, %u)", kernelName, blockIdx.x,
                           blockIdx.y, blockIdx.z);
-  vsnprintf(text + at, most - at, format, list);
-  block.failed = true;
-}
-
-__attribute__((format(printf, 1, 2))) inline void reportHere(const char* format, ...) {
   va_list list;
   va_start(list, format);
-  report(format, list);
+  vsnprintf(text + at, most - at, format, list);
   va_end(list);
+  block.failed = true;
 }
 
 // Ends the launch; called by a thread.

@@ -5,18 +5,13 @@ import { EnvironmentError } from "../../../core/base/errors.ts";
 import type { CudaMachine } from "../../../core/runtime/cuda/device.ts";
 import type { CudaPlace } from "../../../core/runtime/cuda/verified.ts";
 import { KERNELS } from "../../../core/runtime/cuda/kernels/mod.ts";
-import { type EmulatedMachine, emulatedMachine, emulatorPresent } from "../../emulator/mod.ts";
+import { emulatedMachine, emulatorPresent } from "../../emulator/mod.ts";
+import { machineWith } from "../../emulator/testing.ts";
 
 const STAGES = [
   ...["libraries", "context", "memory", "copy", "compiler", "kernels in f32", "kernels in bf16"],
   ...["logits in f32", "logits in bf16", "training in f32", "training in bf16", "rates"],
 ];
-
-const machineOf = ({ driver, compiler, products }: EmulatedMachine): CudaMachine => ({
-  driver,
-  compiler,
-  products: () => products,
-});
 
 async function stagesOf(open: () => CudaMachine) {
   const stages: StageResult[] = [];
@@ -34,17 +29,12 @@ Deno.test({
   name: "a machine that is right passes every stage, and its kernels are launched",
   ignore: !emulatorPresent(),
   async fn() {
-    const machine = emulatedMachine();
     const launched = new Set<string>();
-    const find = machine.driver.cuModuleGetFunction;
-    const driver: typeof machine.driver = {
-      ...machine.driver,
-      cuModuleGetFunction(out, module, name) {
-        launched.add(new TextDecoder().decode(name as Uint8Array<ArrayBuffer>).replace("\0", ""));
-        return find(out, module, name);
-      },
-    };
-    const { stages, verified } = await stagesOf(() => machineOf({ ...machine, driver }));
+    const machine = machineWith("cuModuleGetFunction", (find) => (out, module, name) => {
+      launched.add(new TextDecoder().decode(name as Uint8Array<ArrayBuffer>).replace("\0", ""));
+      return find(out, module, name);
+    });
+    const { stages, verified } = await stagesOf(() => machine);
     assertEquals(stages.map(({ stage, ok }) => [stage, ok]), STAGES.map((stage) => [stage, true]));
     assertEquals(verified, [{ name: "Emulated H100", driverVersion: 13000 }]);
     assertEquals(machine.usedBytes(), 0);
@@ -52,21 +42,6 @@ Deno.test({
     assertEquals(missing.toSorted(), UNUSED.toSorted());
   },
 });
-
-/** Replaces a function of the driver by one that gets the original and the number of the call. */
-function withCall<K extends keyof EmulatedMachine["driver"]>(
-  name: K,
-  call: (original: EmulatedMachine["driver"][K], count: number) => EmulatedMachine["driver"][K],
-) {
-  return () => {
-    const machine = emulatedMachine();
-    const original = machine.driver[name];
-    let count = 0;
-    const replaced = (...args: never[]) =>
-      (call(original, ++count) as (...args: never[]) => number)(...args);
-    return machineOf({ ...machine, driver: { ...machine.driver, [name]: replaced } });
-  };
-}
 
 /** A compiler that changes the text of a kernel file. */
 function withKernel(
@@ -77,20 +52,15 @@ function withKernel(
   return () => {
     const machine = emulatedMachine();
     const { version, compile } = machine.compiler;
-    return machineOf({
-      ...machine,
-      compiler: {
-        version,
-        compile(source, target) {
-          const hits = source.name === name &&
-            Object.entries(defines).every(([key, value]) => target.defines[key] === value);
-          if (!hits) return compile(source, target);
-          const text = change(source.text);
-          assert(text !== source.text);
-          return compile({ ...source, text }, target);
-        },
-      },
-    });
+    const compileChanged: typeof compile = (source, target) => {
+      const hits = source.name === name &&
+        Object.entries(defines).every(([key, value]) => target.defines[key] === value);
+      if (!hits) return compile(source, target);
+      const text = change(source.text);
+      assert(text !== source.text);
+      return compile({ ...source, text }, target);
+    };
+    return { ...machine, compiler: { version, compile: compileChanged } };
   };
 }
 
@@ -103,8 +73,8 @@ const GRAPHS_BEFORE = {
 };
 
 /** Replays of graphs fail after some calls. */
-const failingGraphs = (after: number) =>
-  withCall("cuGraphLaunch", (original, count) => count <= after ? original : () => 700);
+const failingGraphs = (after: number) => () =>
+  machineWith("cuGraphLaunch", (original, count) => count <= after ? original : () => 700);
 
 const GRAPH_FAULT = "cannot launch a graph: CUDA_ERROR_ILLEGAL_ADDRESS (700)";
 
@@ -114,29 +84,29 @@ const FAULTS: readonly (readonly [stage: string, open: () => CudaMachine, found:
   }, "cannot load libcuda.so"],
   [
     "context",
-    withCall("cuDevicePrimaryCtxRetain", () => () => 999),
+    () => machineWith("cuDevicePrimaryCtxRetain", () => () => 999),
     "cannot open a context: CUDA_ERROR_UNKNOWN (999)",
   ],
   [
     "memory",
-    withCall("cuMemAlloc_v2", () => () => 2),
+    () => machineWith("cuMemAlloc_v2", () => () => 2),
     "cannot allocate 16777216 bytes on the device: CUDA_ERROR_OUT_OF_MEMORY (2)",
   ],
   [
     "copy",
-    withCall("cuMemcpyDtoH_v2", (original) => (to, from, bytes) => {
-      const code = original(to, from, bytes);
-      (to as Float32Array<ArrayBuffer>)[77] = 1;
-      return code;
-    }),
+    () =>
+      machineWith("cuMemcpyDtoH_v2", (original) => (to, from, bytes) => {
+        const code = original(to, from, bytes);
+        (to as Float32Array<ArrayBuffer>)[77] = 1;
+        return code;
+      }),
     "memory that was copied there and back differs",
   ],
   ["compiler", () => {
-    const machine = machineOf(emulatedMachine());
     const compile = () => {
       throw new EnvironmentError("cannot compile forward/embedding.cu for sm_90", { hints: [] });
     };
-    return { ...machine, compiler: { version: "13.0", compile } };
+    return { ...emulatedMachine(), compiler: { version: "13.0", compile } };
   }, "cannot compile forward/embedding.cu"],
   [
     "kernels in f32",
@@ -161,7 +131,7 @@ const FAULTS: readonly (readonly [stage: string, open: () => CudaMachine, found:
   ),
   [
     "rates",
-    withCall("cuEventElapsedTime", () => () => 400),
+    () => machineWith("cuEventElapsedTime", () => () => 400),
     "cannot read the time between two events: CUDA_ERROR_INVALID_HANDLE (400)",
   ],
 ];

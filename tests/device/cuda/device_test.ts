@@ -10,12 +10,12 @@ import { buildLoss } from "../../../core/model/loss.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { CudaError } from "../../../core/runtime/cuda/driver/errors.ts";
 import type { CudaDevice } from "../../../core/runtime/cuda/device.ts";
-import type { DriverSymbols } from "../../../core/runtime/cuda/driver/symbols.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { Trainer, type TrainerOptions } from "../../../core/train/trainer.ts";
 import { planTraining } from "../../../core/train/training_memory.ts";
 import { trainableSpecs } from "../../../core/train/trainable.ts";
 import { emulatedMachine, emulatorPresent } from "../../emulator/mod.ts";
+import { machineWith } from "../../emulator/testing.ts";
 import { CUDA, openEmulated, openTestCuda, reference } from "../devices.ts";
 import { GOLDEN_NAMES, modelFolder, openGolden, readExpected, takesGolden } from "../goldens.ts";
 import { OP_CASES, randomInputs, runOn } from "../ops/cases.ts";
@@ -24,21 +24,6 @@ const ignore = !emulatorPresent();
 
 /** Half a unit in the last place of bf16 is 2⁻⁹; a few roundings follow each other in an op. */
 const BF16_TOLERANCE = 2 ** -6;
-
-/** A machine that counts the calls of one function. */
-function counted(name: keyof DriverSymbols) {
-  const machine = emulatedMachine();
-  const call = machine.driver[name] as (...args: unknown[]) => number;
-  const counter = { machine: machine, calls: 0 };
-  const driver = {
-    ...machine.driver,
-    [name]: (...args: unknown[]) => {
-      counter.calls++;
-      return call(...args);
-    },
-  };
-  return Object.assign(counter, { machine: { ...machine, driver } });
-}
 
 Deno.test({
   name: "bf16: every op is within a few roundings of the reference",
@@ -220,8 +205,9 @@ Deno.test({
   name: "a program that is run again with the same tensors is launched as a graph",
   ignore,
   async fn() {
-    const counter = counted("cuLaunchKernel");
-    const device = openEmulated("f32", counter.machine);
+    let launched = 0;
+    const machine = machineWith("cuLaunchKernel", (launch, count) => (launched = count, launch));
+    const device = openEmulated("f32", machine);
     const g = new Builder("twice");
     const x = g.input("x", { dtype: "f32", shape: [5] });
     g.output("y", x.mul(x).add(1));
@@ -236,13 +222,13 @@ Deno.test({
       device.write(tensors.get("x")!, [run, 1, 2, 3, 4]);
       await executable.run(tensors);
       assertEquals(Array.from(device.read(tensors.get("y")!)), [run * run + 1, 2, 5, 10, 17]);
-      launches.push(counter.calls);
+      launches.push(launched);
     }
     // Launched, then captured, then only replayed.
     assertEquals(launches, [2, 4, 4, 4, 4]);
     const other = new Map(tensors).set("y", device.allocate(program.outputs.get("y")!));
     await executable.run(other);
-    assertEquals([counter.calls, device.read(other.get("y")!)[0]], [6, 17]);
+    assertEquals([launched, device.read(other.get("y")!)[0]], [6, 17]);
     device.close();
   },
 });
