@@ -87,7 +87,7 @@ export function quantizeCheckpoint(
 }
 
 /** Writes weights, and a `config.json` of `json` with their scheme; hashes the source meanwhile. */
-export async function writeQuantized(
+async function writeQuantized(
   folder: string,
   source: Checkpoint,
   format: QuantizedFormat,

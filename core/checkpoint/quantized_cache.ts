@@ -7,6 +7,7 @@
  * entry appears complete or not at all, and one that cannot be opened is made again.
  */
 import { createHash } from "node:crypto";
+import { basename } from "node:path";
 import { cacheFolder } from "../base/cache_folder.ts";
 import { DataError, EnvironmentError } from "../base/errors.ts";
 import { ioError, readJsonObject, statIfExists } from "../base/files.ts";
@@ -14,11 +15,18 @@ import type { QuantizedFormat } from "../base/quantize.ts";
 import { EMBEDDING, linearSpecs, parameterSpecs } from "../model/parameters.ts";
 import { removeFolder } from "./leftovers.ts";
 import { type Checkpoint, CONFIG_FILE, openCheckpoint, type StoredTensor } from "./open.ts";
-import { findMatrices, parseQuantization, type QuantizedMatrices } from "./quantization.ts";
+import {
+  findMatrices,
+  parseQuantization,
+  QUANTIZATION_KEY,
+  quantizationJson,
+  type QuantizedMatrices,
+} from "./quantization.ts";
 import { findTensors } from "./weight_files.ts";
+import type { OutputTensor } from "./write.ts";
 
 /** Changes whenever an entry would no longer be made with the same bytes. */
-const VERSION = 1;
+const VERSION = 2;
 
 const LEAST_BYTES = 64 << 20;
 
@@ -87,7 +95,8 @@ async function makeEntry(
   cache: QuantizedCache,
 ): Promise<boolean> {
   const { writeFolder } = await import("./folder.ts");
-  const { matrixTensors, writeQuantized } = await import("./quantize_checkpoint.ts");
+  const { matrixTensors } = await import("./quantize_checkpoint.ts");
+  const { writeJson, writeWeights } = await import("./write.ts");
   const tensors = matrices.flatMap((tensor) => matrixTensors(tensor, format));
   const bytes = tensors.reduce((sum, { byteLength }) => sum + byteLength, 0);
   if (bytes > cache.limitBytes) return false;
@@ -100,14 +109,19 @@ async function makeEntry(
   cache.onMake?.(bytes);
   if (await statIfExists(path)) await removeFolder(path);
   await evict(cache.folder, cache.limitBytes - bytes);
-  const json = { model: base.directory };
+  // Hashes of the contents would take as long as the codes, and nothing reads them here.
+  const key = basename(path);
+  const scheme = quantizationJson({ format, sourceSha256: key, weightsSha256: key });
+  const { signal } = cache;
+  let done = 0;
+  const inspect = (_: OutputTensor, __: number, piece: Uint8Array) =>
+    cache.onProgress?.(done += piece.length, bytes);
   try {
-    await writeFolder(
-      path,
-      { signal: cache.signal },
-      (folder) =>
-        writeQuantized(folder, base, format, tensors, { ...cache, maxShardBytes: Infinity, json }),
-    );
+    await writeFolder(path, { signal }, async (folder) => {
+      await writeWeights(folder, tensors, { inspect, signal, maxShardBytes: Infinity });
+      const json = { model: base.directory, [QUANTIZATION_KEY]: scheme };
+      await writeJson(`${folder}/${CONFIG_FILE}`, json);
+    });
   } catch (error) {
     // Another process may have made the same entry meanwhile.
     if (!await statIfExists(path)) throw error;
