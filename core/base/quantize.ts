@@ -80,16 +80,13 @@ export function quantize(
   }
 }
 
-/** Bytes of the blocks of 32 elements in a GGUF file whose codes are taken as they are. */
-const GGUF_BLOCK_BYTES = { q8: 34, q4: 18 } as const;
-
-/** Codes and scales of Q8_0 or Q4_0 blocks, in blocks of 32. Nothing is rounded. */
+/** Codes and scales of Q8_0 or Q4_0 blocks: 32 codes behind a scale in f16. Nothing is rounded. */
 export function repack(
   blocks: Uint8Array,
   kind: QuantizedFormat["kind"],
   { codes, scales }: Quantized,
 ): void {
-  const bits = kind === "q8" ? 8 : 4, blockBytes = GGUF_BLOCK_BYTES[kind];
+  const bits = kind === "q8" ? 8 : 4, codeBytes = 4 * bits, blockBytes = 2 + codeBytes;
   const step = BATCH_ELEMENTS / 32, count = blocks.length / blockBytes;
   const at = reserve(BATCH_ELEMENTS);
   for (let first = 0; first < count; first += step) {
@@ -97,7 +94,7 @@ export function repack(
     new Uint8Array(memory.buffer, at.stored).set(part);
     repackBlocks(at.stored, at.stored + part.length, bits, at.codes, at.scales);
     const made = part.length / blockBytes;
-    codes.set(new Uint8Array(memory.buffer, at.codes, made * 4 * bits), first * 4 * bits);
+    codes.set(new Uint8Array(memory.buffer, at.codes, made * codeBytes), first * codeBytes);
     scales.set(new Float32Array(memory.buffer, at.scales, made), first);
   }
 }
@@ -105,7 +102,10 @@ export function repack(
 /** Addresses in the memory of the kernels. */
 type Addresses = Readonly<Record<"values" | "stored" | "codes" | "scales", number>>;
 
-/** Makes room for values in f32, what they are stored in, codes of up to 8 bits, and scales of blocks of 4 or more. */
+/**
+ * Makes room for values in f32, what they are stored in, codes of up to 8 bits, and scales of blocks of 4
+ * or more.
+ */
 function reserve(elements: number): Addresses {
   const at = { values: 0, stored: 4 * elements, codes: 6 * elements, scales: 7 * elements };
   const missing = 8 * elements - memory.buffer.byteLength;

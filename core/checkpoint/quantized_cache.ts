@@ -109,7 +109,7 @@ async function makeEntry(
   cache.onMake?.(bytes);
   if (await statIfExists(path)) await removeFolder(path);
   await evict(cache.folder, cache.limitBytes - bytes);
-  // Hashes of the contents would take as long as the codes, and nothing reads them here.
+  // Nothing reads these hashes here, so the contents are not hashed.
   const key = basename(path);
   const scheme = quantizationJson({ format, sourceSha256: key, weightsSha256: key });
   const { signal } = cache;
