@@ -200,16 +200,18 @@ async function score(file: string, adapter: string | undefined, id: string, fold
 async function chooseRate(name: string, folders: Folders): Promise<number> {
   const arm = RATE_OF[name] ?? name, { rates } = ARMS[arm]!;
   if (rates.length === 1) return rates[0]!;
-  const losses: number[] = [];
-  for (const rate of rates) {
-    const id = `rate-${arm}-${rate}`, out = `${folders.runs}/${id}`;
-    await train({ arm, seed: 0, rate, tokens: DATA.rateTokens, out }, folders);
-    const documents = await score("validation", out, id, folders);
-    losses.push(lossOf(documents));
+  const result = `${RESULTS}/rate-${arm}.json`;
+  if (!await exists(result)) {
+    const losses: Record<number, number> = {};
+    for (const rate of rates) {
+      const id = `rate-${arm}-${rate}`, out = `${folders.runs}/${id}`;
+      await train({ arm, seed: 0, rate, tokens: DATA.rateTokens, out }, folders);
+      losses[rate] = lossOf(await score("validation", out, id, folders));
+    }
+    await Deno.writeTextFile(result, `${JSON.stringify(losses)}\n`);
   }
-  const table = Object.fromEntries(rates.map((rate, i) => [rate, losses[i]!]));
-  await Deno.writeTextFile(`${RESULTS}/rate-${arm}.json`, `${JSON.stringify(table)}\n`);
-  return rates[losses.indexOf(Math.min(...losses))]!;
+  const losses: Record<number, number> = JSON.parse(await Deno.readTextFile(result));
+  return rates.reduce((best, rate) => losses[rate]! < losses[best]! ? rate : best);
 }
 
 /** Trains and scores one arm with one seed. */
