@@ -18,6 +18,7 @@ export const LEFT_BEHIND = ["cli/release"] as const;
 export const UNSEEN = [
   "cli/ranks/watch_worker.ts",
   "core/checkpoint/hash_worker.ts",
+  "core/checkpoint/quantize_worker.ts",
   "core/data/tokenize_worker.ts",
   "core/tokenizer/template_worker.ts",
   "core/grammar/worker.ts",

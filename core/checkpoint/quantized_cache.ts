@@ -95,9 +95,10 @@ async function makeEntry(
   cache: QuantizedCache,
 ): Promise<boolean> {
   const { writeFolder } = await import("./folder.ts");
-  const { matrixTensors } = await import("./quantize_checkpoint.ts");
+  const { Quantizer } = await import("./quantizer.ts");
   const { writeJson, writeWeights } = await import("./write.ts");
-  const tensors = matrices.flatMap((tensor) => matrixTensors(tensor, format));
+  using quantizer = new Quantizer(matrices, format);
+  const { tensors } = quantizer;
   const bytes = tensors.reduce((sum, { byteLength }) => sum + byteLength, 0);
   if (bytes > cache.limitBytes) return false;
   try {

@@ -23,6 +23,21 @@ export function readPart(
   return storedElements(tensor, start, length, readsFrom(file, tensor.path));
 }
 
+/**
+ * Bytes of a tensor's elements; both places are whole elements.
+ * @throws {NumericalError} where one is NaN or infinite
+ */
+export function finitePart(
+  tensor: StoredTensor,
+  start: number,
+  length: number,
+): Uint8Array<ArrayBuffer> {
+  using file = openRegularFile(tensor.path);
+  const bytes = readPart(tensor, file, start, length);
+  requireFinite(tensor, start, bytes);
+  return bytes;
+}
+
 /** Values of a tensor, or of some bytes of its elements, in f32. */
 export function valuesOf(
   tensor: StoredTensor,

@@ -20,7 +20,7 @@
       (local.set $to (i32.add (local.get $to) (i32.const 32)))
       (br_if $next (i32.lt_u (local.get $from) (local.get $end)))))
 
-  ;; Quantizes the f32 values from $values to $end in blocks of $block, a multiple of 4.
+  ;; Quantizes the f32 values from $values to $end in blocks of $block, a multiple of 8.
   ;;
   ;; The scale maps the element of largest magnitude to code 0, the only one that lies z steps from the
   ;; middle: codes run from -z to z - 1, so the sign of that element chooses the direction.
@@ -30,13 +30,13 @@
     (local $at i32) (local $blockEnd i32) (local $found i32)
     (local $z f32) (local $scale f32)
     (local $magnitude v128) (local $largest v128)
-    (local $inverse v128) (local $shift v128) (local $most v128) (local $four v128)
+    (local $inverse v128) (local $shift v128) (local $most v128) (local $eight v128)
 
     ;; Adding z and a half makes truncation round to nearest; 2z, one too many, becomes $most.
     (local.set $z (f32.convert_i32_s (i32.shl (i32.const 1)
       (i32.sub (local.get $bits) (i32.const 1)))))
     (local.set $shift (f64x2.splat (f64.add (f64.promote_f32 (local.get $z)) (f64.const 0.5))))
-    (local.set $most (i32x4.splat (i32.sub (i32.shl (i32.const 1) (local.get $bits))
+    (local.set $most (i16x8.splat (i32.sub (i32.shl (i32.const 1) (local.get $bits))
       (i32.const 1))))
     ;; Without the sign, bits order like the magnitudes that they stand for.
     (local.set $magnitude (i32x4.splat (i32.const 0x7fffffff)))
@@ -78,30 +78,35 @@
         (f64.div (f64.const 1) (f64.promote_f32 (local.get $scale)))
         (f32.eq (local.get $scale) (f32.const 0)))))
 
-      ;; Four codes at a time: a byte each, or two to a byte, low half first.
+      ;; Eight codes at a time: a byte each, or two to a byte, low half first.
       (local.set $at (local.get $values))
       (loop $next
-        (local.set $four (i8x16.shuffle 0 1 2 3 4 5 6 7 16 17 18 19 20 21 22 23
-          (i32x4.trunc_sat_f64x2_s_zero (f64x2.add (local.get $shift) (f64x2.mul (local.get $inverse)
-            (f64x2.promote_low_f32x4 (v128.load64_zero (local.get $at))))))
-          (i32x4.trunc_sat_f64x2_s_zero (f64x2.add (local.get $shift) (f64x2.mul (local.get $inverse)
-            (f64x2.promote_low_f32x4 (v128.load64_zero offset=8 (local.get $at))))))))
+        (local.set $eight (i16x8.narrow_i32x4_s
+          (i8x16.shuffle 0 1 2 3 4 5 6 7 16 17 18 19 20 21 22 23
+            (i32x4.relaxed_trunc_f64x2_s_zero (f64x2.add (local.get $shift) (f64x2.mul (local.get $inverse)
+              (f64x2.promote_low_f32x4 (v128.load64_zero (local.get $at))))))
+            (i32x4.relaxed_trunc_f64x2_s_zero (f64x2.add (local.get $shift) (f64x2.mul (local.get $inverse)
+              (f64x2.promote_low_f32x4 (v128.load64_zero offset=8 (local.get $at)))))))
+          (i8x16.shuffle 0 1 2 3 4 5 6 7 16 17 18 19 20 21 22 23
+            (i32x4.relaxed_trunc_f64x2_s_zero (f64x2.add (local.get $shift) (f64x2.mul (local.get $inverse)
+              (f64x2.promote_low_f32x4 (v128.load64_zero offset=16 (local.get $at))))))
+            (i32x4.relaxed_trunc_f64x2_s_zero (f64x2.add (local.get $shift) (f64x2.mul (local.get $inverse)
+              (f64x2.promote_low_f32x4 (v128.load64_zero offset=24 (local.get $at)))))))))
         ;; A scale near the smallest number is inexact, so that codes may also be below 0.
-        (local.set $four (i32x4.max_s (v128.const i64x2 0 0)
-          (i32x4.min_s (local.get $most) (local.get $four))))
+        (local.set $eight (i16x8.max_s (v128.const i64x2 0 0)
+          (i16x8.min_s (local.get $most) (local.get $eight))))
         (if (i32.eq (local.get $bits) (i32.const 8))
           (then
+            (v128.store64_lane 0 (local.get $codes)
+              (i8x16.narrow_i16x8_u (local.get $eight) (local.get $eight))))
+          (else
+            (local.set $eight (v128.or (local.get $eight)
+              (i32x4.shr_u (local.get $eight) (i32.const 12))))
             (v128.store32_lane 0 (local.get $codes)
               (i8x16.shuffle 0 4 8 12 0 0 0 0 0 0 0 0 0 0 0 0
-                (local.get $four) (local.get $four))))
-          (else
-            (local.set $four (v128.or (local.get $four)
-              (i64x2.shr_u (local.get $four) (i32.const 28))))
-            (v128.store16_lane 0 (local.get $codes)
-              (i8x16.shuffle 0 8 0 0 0 0 0 0 0 0 0 0 0 0 0 0
-                (local.get $four) (local.get $four)))))
-        (local.set $codes (i32.add (local.get $codes) (i32.shr_u (local.get $bits) (i32.const 1))))
-        (local.set $at (i32.add (local.get $at) (i32.const 16)))
+                (local.get $eight) (local.get $eight)))))
+        (local.set $codes (i32.add (local.get $codes) (local.get $bits)))
+        (local.set $at (i32.add (local.get $at) (i32.const 32)))
         (br_if $next (i32.lt_u (local.get $at) (local.get $blockEnd))))
 
       (local.set $values (local.get $blockEnd))

@@ -1,5 +1,6 @@
 /** Quantized checkpoints: what is written, and what is refused when it is read. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { Buffer } from "node:buffer";
 import { checkAdapterBackbone } from "../../../core/checkpoint/backbone.ts";
 import { convert } from "../../../core/checkpoint/convert.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
@@ -14,8 +15,10 @@ import { fromF32 } from "../../../core/base/dtype.ts";
 import { readTensor } from "../../../core/checkpoint/read.ts";
 import { DataError, NumericalError, UsageError } from "../../../core/base/errors.ts";
 import { packing, quantize, type QuantizedFormat } from "../../../core/base/quantize.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import { writeAllSync } from "../../../core/base/write_all.ts";
 import { linearSpecs } from "../../../core/model/parameters.ts";
-import { copyModel, MODELS, userError, withScratch } from "./testing.ts";
+import { copyModel, makeLargeModel, MODELS, userError, withScratch } from "./testing.ts";
 
 const Q4 = { kind: "q4", block: 32 } as const;
 
@@ -230,4 +233,41 @@ Deno.test("weights that are not finite are refused by name, and nothing is left"
       assertEquals([...Deno.readDirSync(folder)].map((entry) => entry.name), ["nan"]);
       Deno.writeFileSync(path, clean);
     }
+  }));
+
+Deno.test("threads give a large model the codes of one thread, and their errors are ours", () =>
+  withScratch(async (folder) => {
+    const model = `${folder}/large`, weights = `${model}/model.safetensors`;
+    makeLargeModel(model, 140 << 20);
+    const table = (await openCheckpoint(model)).tensors.get("model.embed_tokens.weight")!;
+    const stream = new RandomStream(1);
+    const random = new Float32Array(1 << 20).map(() => stream.uniform() - 0.5);
+    const write = (bytes: Uint8Array, at: number) => {
+      using file = Deno.openSync(weights, { write: true });
+      file.seekSync(table.offset + at, Deno.SeekMode.Start);
+      writeAllSync(file, bytes);
+    };
+    for (const at of [0, 64 << 20, 112 << 20]) write(new Uint8Array(random.buffer), at);
+    await quantized(model, `${folder}/q4`);
+    const opened = await openCheckpoint(`${folder}/q4`, { quantized: true });
+    const { codes, scales } = opened.quantization!.matrices.get(table.name)!;
+    const { rows, blocks, rowBytes } = packing(table.shape, Q4);
+    const expected = {
+      codes: new Uint8Array(rows * rowBytes),
+      scales: new Float32Array(rows * blocks),
+    };
+    quantize(bytesAt({ ...table, path: weights }), "f32", table.shape, Q4, expected);
+    assertEquals(Buffer.compare(bytesAt(codes), expected.codes), 0, "codes");
+    assertEquals(
+      Buffer.compare(bytesAt(scales), new Uint8Array(expected.scales.buffer)),
+      0,
+      "scales",
+    );
+
+    write(new Uint8Array(4).fill(0xff), 100 << 20);
+    const error = await userError(() => quantized(model, `${folder}/nan`));
+    assert(error instanceof NumericalError);
+    assertStringIncludes(error.message, `tensor ${table.name} `);
+    assertStringIncludes(error.message, `at index ${(100 << 20) / 4} `);
+    assertEquals([...Deno.readDirSync(folder)].map(({ name }) => name).sort(), ["large", "q4"]);
   }));
