@@ -18,6 +18,9 @@ export function requireContext(
   throw new UsageError(`${what} exceeds the model's context of ${limit} tokens`, { hints: [hint] });
 }
 
+/** Bytes that a command plans with where no limit is given: a fifth of the free memory stays free. */
+export const spareMemory = (): number => 0.8 * memoryInfo().available;
+
 /** Throws unless `bytes` bytes are free; `what` is the subject of the message: "this shape". */
 export function requireFreeMemory(bytes: number, what: string, hint: string): void {
   const { available } = memoryInfo();

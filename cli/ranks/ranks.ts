@@ -64,10 +64,8 @@ export interface RanksPlan {
 /** The data of a run, as far as ranks compare it. */
 interface ComparedRun {
   readonly source: { readonly config: ModelConfig };
-  readonly data: {
-    readonly stream: { readonly fingerprint: string; readonly cursor: unknown };
-    readonly evalFingerprint: string | undefined;
-  };
+  readonly stream: { readonly fingerprint: string; readonly cursor: unknown };
+  readonly data: { readonly evalFingerprint: string | undefined };
 }
 
 /**
@@ -225,7 +223,7 @@ export class Ranks {
    */
   async compare(run: ComparedRun, trainer: Trainer, plan: unknown): Promise<void> {
     if (this.#joined === undefined || this.world === 1) return;
-    const { stream: { fingerprint, cursor }, evalFingerprint } = run.data;
+    const { stream: { fingerprint, cursor }, data: { evalFingerprint } } = run;
     await requireSame(this.#joined, {
       version: hashNumber([VERSION]),
       flags: hashNumber([JSON.stringify(plan)]),

@@ -48,8 +48,6 @@ export interface SkippedFiles {
 export interface DataContext extends Omit<OpenTokensOptions, "onProgress" | "stdin"> {
   /** The model's context, in tokens. */
   readonly context: number;
-  /** Rows of a batch. */
-  readonly batch: number;
   /** Tokens that a run with so many per row takes, as far as that is known; else Infinity. */
   readonly tokensNeeded: (rowTokens: number) => number;
   /** Recorded by the run that is resumed. */
@@ -75,9 +73,10 @@ export interface RecordedData {
 
 /** The data of a run. */
 export interface OpenedData extends Disposable {
-  readonly stream: BatchStream;
-  /** Validation batches from the first. */
-  readonly evalStream: (() => BatchStream) | undefined;
+  /** Batches of so many rows. */
+  readonly batches: (rows: number) => BatchStream;
+  /** Validation batches, likewise. */
+  readonly evalBatches: ((rows: number) => BatchStream) | undefined;
   /** Tokens per row: `seqLen`, or the longest row where nothing is packed. */
   readonly tokens: number;
   /** Keys of all token stores, by which a resumed run finds what came from stdin. */
@@ -156,8 +155,8 @@ async function buildStreams(
   const [train, held] = split(plan, sources, own);
 
   const { seed, shuffle, pack, longRows, epochs } = plan;
-  const options = (tokens: number): BatchOptions => ({
-    batch: context.batch,
+  const options = (batch: number, tokens: number): BatchOptions => ({
+    batch,
     tokens,
     seed,
     shuffle,
@@ -165,21 +164,21 @@ async function buildStreams(
     longRows,
     epochs,
   });
-  const evalOptions = (tokens: number) => ({ ...options(tokens), shuffle: false, epochs: 1 });
-  let tokens = seqLen;
-  if (!pack) {
-    const longest = [new BatchStream(train, options(tokens))];
-    if (held) longest.push(new BatchStream(held, evalOptions(tokens)));
-    tokens = Math.max(...longest.map((stream) => stream.longestRow));
-  }
-  const evalStream = held && (() => new BatchStream(held, evalOptions(tokens)));
+  const streamOf = (batch: number, tokens: number) =>
+    new BatchStream(train, options(batch, tokens));
+  const evalStreamOf = held && ((batch: number, tokens: number) => {
+    const inOrder = { ...options(batch, tokens), shuffle: false, epochs: 1 };
+    return new BatchStream(held, inOrder);
+  });
+  const longest = () => [streamOf(1, seqLen), evalStreamOf?.(1, seqLen)];
+  const tokens = pack ? seqLen : Math.max(...longest().map((stream) => stream?.longestRow ?? 0));
   return {
-    stream: new BatchStream(train, options(tokens)),
-    evalStream,
+    batches: (rows) => streamOf(rows, tokens),
+    evalBatches: evalStreamOf && ((rows) => evalStreamOf(rows, tokens)),
     tokens,
     keys: opened.stores.map(({ key }) => key),
     hubData: opened.hubData,
-    evalFingerprint: evalStream?.().fingerprint,
+    evalFingerprint: evalStreamOf?.(1, tokens).fingerprint,
     [Symbol.dispose]() {
       for (const store of opened.stores) store.close();
     },

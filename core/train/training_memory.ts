@@ -42,6 +42,42 @@ export function planTraining(device: Device, options: TrainerOptions): TrainingM
   return { parameters, gradients, moments, activations, runtime, total };
 }
 
+/** Ways to train with the same result, of which one is chosen by its memory. */
+export interface TrainingChoices {
+  /** Sizes of a micro-batch, the largest first. */
+  readonly batches: readonly number[];
+  /** True to recompute activations; in the order of preference. */
+  readonly recompute: readonly boolean[];
+  /** Bytes that training may take. */
+  readonly limit: number;
+}
+
+/**
+ * The first way that fits the limit: with as many rows at a time as do, and activations recomputed only
+ * where a single row needs it. Where none fits, the last one.
+ */
+export function fitTraining(
+  device: Device,
+  optionsOf: (batch: number, recompute: boolean) => TrainerOptions,
+  { batches, recompute, limit }: TrainingChoices,
+): { readonly options: TrainerOptions; readonly memory: TrainingMemory } {
+  const planned = (batch: number, again: boolean) => {
+    const options = optionsOf(batch, again);
+    return { options, memory: planTraining(device, options) };
+  };
+  let least: ReturnType<typeof planned> | undefined;
+  for (const again of recompute) {
+    least = planned(batches.at(-1)!, again);
+    if (least.memory.total > limit) continue;
+    for (const batch of batches.slice(0, -1)) {
+      const way = planned(batch, again);
+      if (way.memory.total <= limit) return way;
+    }
+    return least;
+  }
+  return least!;
+}
+
 /** Returns the types of the constant weights of a device that freezes them. */
 function frozenTypes(
   device: Device,

@@ -208,6 +208,6 @@ Deno.test("more memory than allowed, which is known before anything is allocated
     assertEquals([result.code, result.stdout, place.exists("no")], [4, "", false]);
     assertMatch(
       result.stderr,
-      /^error: training needs \d+ MB, more than the memory limit of 1\.0 MB\n\nhint: lower --micro-batch/,
+      /^error: training needs \d+ MB, more than the memory limit of 1\.0 MB\n\nhint: lower --seq-len\n$/,
     );
   }));

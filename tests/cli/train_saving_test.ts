@@ -1,6 +1,6 @@
 /** Files of `parscale train` when something goes wrong while it works. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { assertFailed, assertRefused } from "./models.ts";
+import { assertFailed, assertRefused, jsonLines } from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { ROWS, withWorkplace } from "./train_testing.ts";
 
@@ -29,6 +29,48 @@ Deno.test("a loss that is not finite ends with 5, names the last good checkpoint
     assertEquals([error.code, error.kind], [5, "numerical"]);
     assertEquals(error.hints[0], "no checkpoint was saved yet");
     assertEquals(place.names("early"), [".lock", "config.json", "metrics.jsonl"]);
+  }));
+
+Deno.test("a run that would not fit the memory takes fewer rows at a time, and so when it is resumed", () =>
+  withWorkplace(async (place) => {
+    const row = { tokens: Array.from({ length: 64 }, (_, i) => i) };
+    place.write("long.jsonl", jsonLines(...Array.from({ length: 4 }, () => row)));
+    const data = "--data long.jsonl --no-pack --seq-len 64 --batch 4";
+    const line = `--model p2 ${data} --schedule constant`;
+    const memory = async (flags: string) => {
+      const planned = await place.train(`${line} --steps 1 --out no --dry-run --json ${flags}`);
+      return JSON.parse(planned.stdout).results.memory_bytes as number;
+    };
+    const again = "--checkpoint-activations";
+    const [two, one, least] = await Promise.all([
+      memory("--micro-batch 2"),
+      memory("--micro-batch 1"),
+      memory(`--micro-batch 1 ${again}`),
+    ]);
+    assert(least < one && one < two);
+    for (
+      const [limit, flags] of [
+        [two, "--micro-batch 2"],
+        [two - 1, "--micro-batch 1"],
+        [one - 1, `--micro-batch 1 ${again}`],
+      ] as const
+    ) {
+      const run = `run-${limit}`;
+      const { code, stderr } = await place.train(
+        `${line} --steps 2 --memory-limit ${limit}B --out ${run} --no-progress`,
+      );
+      assertEquals([code, stderr.split("\n")[0]], [0, `to fit the memory: ${flags}`]);
+      const longer = await place.train(`--resume --steps 3 --out ${run} -q`);
+      assertEquals([longer.code, longer.stderr], [0, ""]);
+      await place.trained(`${line} --steps 3 ${flags} --out given-${limit}`);
+      assertEquals(place.steady(run), place.steady(`given-${limit}`));
+    }
+    assertFailed(
+      await place.train(`${line} --steps 2 --memory-limit ${least - 1}B --out no`),
+      4,
+      "error: training needs ",
+      "hint: lower --seq-len\n",
+    );
   }));
 
 Deno.test("without a length or --out, train takes one epoch of its data and writes to run", () =>

@@ -2,7 +2,7 @@
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import type { JsonObject } from "../../../core/base/files.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
-import { memoryInfo, peakMemory } from "../../../core/base/platform/mod.ts";
+import { peakMemory } from "../../../core/base/platform/mod.ts";
 import { type ChatRenderer, requestsOf } from "../../../core/eval/harness/documents.ts";
 import type { EvalFolder, RunStats } from "../../../core/eval/harness/eval_folder.ts";
 import {
@@ -17,6 +17,7 @@ import { largestBatch } from "../../../core/generate/score.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { renderChat } from "../../../core/tokenizer/chat.ts";
 import { startTokenOf } from "../../../core/tokenizer/pair.ts";
+import { spareMemory } from "../../input/limits.ts";
 import { type ModelPlan, openModel } from "../../input/open_model.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
@@ -67,9 +68,6 @@ export async function openEvalModel(plan: EvaluatePlan, io: Io): Promise<EvalMod
     throw error;
   }
 }
-
-/** Share of the machine's free memory that keys and values may take without --memory-limit. */
-const MEMORY_SHARE = 0.8;
 
 /** Everything that decides what the samples are. */
 export function identityOf(
@@ -244,8 +242,7 @@ function batchSize(
   );
   // Two characters a token is more tokens than any text has.
   const slots = Math.min(maxLength, Math.ceil(lengths.reduce((a, b) => Math.max(a, b), 1)));
-  const limit = memoryLimit ?? memoryInfo().available * MEMORY_SHARE;
-  return largestBatch(engine, batch, slots, limit);
+  return largestBatch(engine, batch, slots, memoryLimit ?? spareMemory());
 }
 
 function interrupted(io: Io, folder: EvalFolder | undefined, count: number): unknown {

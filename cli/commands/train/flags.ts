@@ -232,6 +232,12 @@ export const trainFlags = {
     choices: ["auto", "cpu", "cuda", ...OTHER_GPUS, "tfjs", "reference"],
   },
   dtype: { ...engineFlags.dtype, choices: ["auto", "f32", "bf16"] },
+  "memory-limit": {
+    ...engineFlags["memory-limit"],
+    summary: "Fit the run into this much memory, or fail",
+    defaultText: "the free memory",
+    details: "By fewer rows at a time and by recomputed activations, where neither is given.",
+  },
 } as const satisfies FlagTable;
 
 /** Section 3.1 and appendix C: 1,024 rows of 2,048 tokens a step, warm-up to 3e-4, cosine to 1e-5. */

@@ -42,7 +42,7 @@ export const trainingFlags = flagGroup("Training", {
     type: "int",
     min: 1,
     unit: "rows",
-    defaultText: "--batch",
+    defaultText: "--batch, or less to fit the memory",
     summary: "Micro-batch: rows computed at a time",
     details: "Must divide --batch. Smaller takes less memory and gives the same result.",
   },
@@ -137,7 +137,8 @@ export const trainingFlags = flagGroup("Training", {
   "checkpoint-activations": {
     type: "switch",
     summary: "Activation checkpointing: recompute each layer in the backward pass",
-    details: "Takes much less memory and about a third more time; the result is the same.",
+    details: "Takes much less memory and about a third more time; the result is the same. On by " +
+      "itself where a run would not fit the memory otherwise.",
   },
   "overfit-one-batch": {
     type: "switch",

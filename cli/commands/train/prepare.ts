@@ -2,7 +2,8 @@
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import { usableCores } from "../../../core/base/platform/mod.ts";
-import type { Collective } from "../../../core/collective/collective.ts";
+import { ALONE } from "../../../core/collective/collective.ts";
+import type { BatchStream } from "../../../core/data/batches.ts";
 import {
   type DataContext,
   openData,
@@ -21,7 +22,12 @@ import type { LoopOptions } from "../../../core/train/loop.ts";
 import { type ModelSource, openModelSource } from "../../../core/train/model_source.ts";
 import { defaultPhases, learningRateFactor } from "../../../core/train/schedule.ts";
 import type { TrainerOptions } from "../../../core/train/trainer.ts";
-import { planTraining, type TrainingMemory } from "../../../core/train/training_memory.ts";
+import {
+  fitTraining,
+  type TrainingChoices,
+  type TrainingMemory,
+} from "../../../core/train/training_memory.ts";
+import { requireFreeMemory, spareMemory } from "../../input/limits.ts";
 import { findModel, openModel } from "../../input/open_model.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
@@ -34,6 +40,8 @@ export interface PreparedRun extends Disposable {
   readonly source: ModelSource;
   readonly tokenizer: Tokenizer | undefined;
   readonly data: OpenedData;
+  /** Micro-batches of training. */
+  readonly stream: BatchStream;
   readonly device: Device;
   readonly trainer: TrainerOptions;
   readonly memory: TrainingMemory;
@@ -43,7 +51,7 @@ export interface PreparedRun extends Disposable {
 /** Opens model, device and data, joins the other ranks, and plans the memory. */
 export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<PreparedRun> {
   const { io } = ranks;
-  const microBatch = microBatchOf(plan.length, ranks.world);
+  const share = microBatchOf(plan.length, ranks.world);
   const transport = ranks.transport();
   const source = await withTextStart(await openSource(plan, io), plan, io);
   const tokenizer = await openTokenizerIfAny(source.directory);
@@ -51,26 +59,31 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
   let data: OpenedData | undefined;
   try {
     const collective = await ranks.join(transport, device);
-    data = await openRunData(plan, ranks, source, tokenizer, microBatch);
-    const trainer: TrainerOptions = {
+    data = await openRunData(plan, ranks, source, tokenizer);
+    const { tokens } = data;
+    const optionsOf = (batch: number, recompute: boolean): TrainerOptions => ({
       config: source.config,
       trained: source.trained,
       initial: source.initial,
-      sizes: { batch: microBatch, tokens: data.tokens },
+      sizes: { batch, tokens },
       optimizer: plan.optimizer,
-      accumulates: microBatch * ranks.world < plan.length.batch,
-      recompute: plan.recompute,
+      accumulates: batch * ranks.world < plan.length.batch,
+      recompute,
       substitute: source.substitute,
       collective,
-    };
-    const memory = planTraining(device, trainer);
-    refuseIfTooLarge(memory, plan.memoryLimit);
+    });
+    const choices = choicesOf(plan, share, ranks, device);
+    const { options: trainer, memory } = fitTraining(device, optionsOf, choices);
+    if (Number.isFinite(choices.limit)) refuseIfTooLarge(memory, plan);
+    noteChoice(trainer, plan, share, io);
     const dispose = () => {
       data?.[Symbol.dispose]();
       device.close();
     };
-    const loop = loopOptions(plan, microBatch, data, ranks.world, collective);
-    return { source, tokenizer, data, device, trainer, memory, loop, [Symbol.dispose]: dispose };
+    const stream = data.batches(trainer.sizes.batch);
+    const loop = loopOptions(plan, data, stream, ranks.world, trainer);
+    const run = { source, tokenizer, data, stream, device, trainer, memory, loop };
+    return { ...run, [Symbol.dispose]: dispose };
   } catch (error) {
     data?.[Symbol.dispose]();
     device.close();
@@ -139,13 +152,48 @@ async function openTokenizerIfAny(directory: string | undefined): Promise<Tokeni
   return await openTokenizer(directory);
 }
 
+/**
+ * Ways to train within the memory. Ranks must all take the same one, and a resumed run that of its
+ * beginning; so these have one way, as has a run whose way is given.
+ */
+function choicesOf(
+  { length, recompute, saved, memoryLimit }: TrainPlan,
+  share: number,
+  { world }: Ranks,
+  { traits }: Device,
+): TrainingChoices {
+  const isAlone = world === 1;
+  const limit = memoryLimit ?? (isAlone && !traits.discreteMemory ? spareMemory() : Infinity);
+  if (!isAlone || saved) return { batches: [share], recompute: [recompute], limit };
+  const batches = length.microBatch === undefined ? divisorsOf(share) : [share];
+  return { batches, recompute: recompute ? [true] : [false, true], limit };
+}
+
+/** Names the flags that fit the run into the memory. */
+function noteChoice(
+  { sizes: { batch }, recompute }: TrainerOptions,
+  plan: TrainPlan,
+  share: number,
+  io: Io,
+): void {
+  const flags = [
+    ...(batch === share ? [] : [`--micro-batch ${batch}`]),
+    ...(recompute === plan.recompute ? [] : ["--checkpoint-activations"]),
+  ];
+  if (flags.length > 0) io.note(`to fit the memory: ${flags.join(" ")}`);
+}
+
+/** Divisors of a number, the largest first. */
+function divisorsOf(count: number): number[] {
+  return Array.from({ length: count }, (_, i) => count - i).filter((size) => count % size === 0);
+}
+
 /** Opens the data; machines that share a cache tokenize a part each, and the ranks of a machine once. */
 async function openRunData(
   { data, endToken, length, ranks: { threads }, saved }: TrainPlan,
   ranks: Ranks,
   { config, directory }: ModelSource,
   tokenizer: Tokenizer | undefined,
-  batch: number,
 ): Promise<OpenedData> {
   const { io } = ranks;
   if (readsStdin(data)) ranks.refuseStdin();
@@ -156,7 +204,6 @@ async function openRunData(
   const context: DataContext = {
     context: config.maxPositionEmbeddings,
     vocabSize: config.vocabSize,
-    batch,
     cacheFolder: `${cacheFolder(env)}/tokens`,
     threads: threads ?? usableCores(),
     signal: io.interruption,
@@ -265,10 +312,10 @@ export function stepsOf(
 
 function loopOptions(
   { length, rates, schedule: shape, evalEvery, saveEvery }: TrainPlan,
-  microBatch: number,
-  { tokens, stream, evalStream }: OpenedData,
+  { evalBatches }: OpenedData,
+  stream: BatchStream,
   world: number,
-  collective: Collective,
+  { sizes: { batch: microBatch, tokens }, collective = ALONE }: TrainerOptions,
 ): LoopOptions {
   const microBatches = stream.countBatches();
   const steps = stepsOf(length, { rowTokens: tokens, microBatch, microBatches });
@@ -287,14 +334,19 @@ function loopOptions(
     microBatches: length.batch / microBatch / world,
     evalEvery,
     saveEvery,
-    evalFeed: evalStream && (() => collective.share(evalStream())),
+    evalFeed: evalBatches && (() => collective.share(evalBatches(microBatch))),
   };
 }
 
-function refuseIfTooLarge({ total }: TrainingMemory, limit: number | undefined): void {
-  if (limit === undefined || total <= limit) return;
+function refuseIfTooLarge(
+  { total }: TrainingMemory,
+  { memoryLimit: limit, length: { microBatch } }: TrainPlan,
+): void {
+  const hint = microBatch === undefined ? "lower --seq-len" : "lower --micro-batch or --seq-len";
+  if (limit === undefined) return requireFreeMemory(total, "training", hint);
+  if (total <= limit) return;
   throw new EnvironmentError(
     `training needs ${bytesText(total)}, more than the memory limit of ${bytesText(limit)}`,
-    { hints: ["lower --micro-batch or --seq-len, or add --checkpoint-activations"] },
+    { hints: [hint] },
   );
 }

@@ -94,7 +94,7 @@ async function trainInto(
   await ranks.compare(run, trainer, sharedPlan(plan));
   await removeOld(start.step); // those of a run that was killed before it removed them
   const microBatches = length.batch / run.trainer.sizes.batch;
-  const feed = length.overfitOneBatch ? sameBatches(run, microBatches) : run.data.stream;
+  const feed = length.overfitOneBatch ? sameBatches(run, microBatches) : run.stream;
   const flops = countFlops(buildPrograms(run.trainer).gradients) * run.loop.microBatches;
   // Only the progress line compares with it.
   const peak = io.settings.quiet > 0 ? Infinity : await measurePeak(run.device);
@@ -184,17 +184,17 @@ async function begin(
   trainer: Trainer,
   checkpoint: string | undefined,
 ): Promise<TrainingState> {
-  const fresh = { step: 0, tokens: 0, lossEma: undefined, cursor: run.data.stream.cursor };
+  const fresh = { step: 0, tokens: 0, lossEma: undefined, cursor: run.stream.cursor };
   if (checkpoint === undefined) return fresh;
   const state = await loadState(checkpoint, trainer);
-  run.data.stream.seek(state.cursor as typeof fresh.cursor);
+  run.stream.seek(state.cursor as typeof fresh.cursor);
   return state;
 }
 
 /** The `count` batches of the first step, for ever. */
 function sameBatches(run: PreparedRun, count: number): DivisibleFeed<Batch> {
-  const { cursor } = run.data.stream; // where a resumed run finds the same batches
-  const batches = Array.from({ length: count }, () => run.data.stream.next())
+  const { cursor } = run.stream; // where a resumed run finds the same batches
+  const batches = Array.from({ length: count }, () => run.stream.next())
     .filter((batch) => batch !== undefined);
   let next = 0;
   return {
@@ -235,7 +235,7 @@ const SCHEMA = "parscale.run/1";
 
 /** Returns what `config.json` of the run records. */
 async function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocation) {
-  const { directory, checkpoint } = run.source;
+  const { source: { directory, checkpoint }, trainer: { sizes, recompute, accumulates } } = run;
   return {
     schema: SCHEMA,
     version: VERSION,
@@ -245,14 +245,19 @@ async function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocatio
     folder: Deno.cwd(),
     backbone: checkpoint && directory ? await realPath(directory) : null,
     steps: run.loop.schedule.steps,
-    data_fingerprint: run.data.stream.fingerprint,
+    data_fingerprint: run.stream.fingerprint,
     data_keys: run.data.keys,
     hub_data: run.data.hubData,
     eval_fingerprint: run.data.evalFingerprint ?? null,
     trained: run.source.trained.map(({ name }) => name),
     trained_params: run.source.trained.reduce((sum, { shape }) => sum + elementCount(shape), 0),
     overfit_one_batch: plan.length.overfitOneBatch,
-    config: configKeys(invocation.config),
+    config: {
+      ...configKeys(invocation.config),
+      // As they were chosen to fit the memory.
+      checkpoint_activations: recompute,
+      ...(accumulates && { micro_batch: sizes.batch }),
+    },
   };
 }
 
@@ -279,7 +284,7 @@ function requireSameRun(
   out: string,
 ): void {
   const trained = run.source.trained.map(({ name }) => name).join();
-  const changed = saved.data_fingerprint !== run.data.stream.fingerprint
+  const changed = saved.data_fingerprint !== run.stream.fingerprint
     ? "data"
     : saved.eval_fingerprint !== (run.data.evalFingerprint ?? null)
     ? "validation data"

@@ -29,12 +29,12 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
   const ranks = plannedRanks(plan.ranks, io);
   const { world } = ranks;
   using run = await prepareRun(plan, ranks);
-  const { source, data, memory, loop, trainer, tokenizer } = run;
+  const { source, data, stream, memory, loop, trainer, tokenizer } = run;
   const microBatch = trainer.sizes.batch;
   const count = (specs: readonly { shape: readonly number[] }[]) =>
     specs.reduce((total, { shape }) => total + elementCount(shape), 0);
   const perStep = plan.length.batch * data.tokens;
-  const batch = data.stream.next()!;
+  const batch = stream.next()!;
   const decode = (ids: Int32Array) => tokenizer ? tokenizer.decode(ids) : ids.join(" ");
   const row = describeRow(batch, 0, decode).map(({ start, length, text }) =>
     `  slots ${start} to ${start + length - 1}: ${JSON.stringify(text)}`
@@ -57,7 +57,7 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
       grouped(loop.schedule.steps)
     } of ${plan.length.batch} rows of ${data.tokens} tokens, ` +
     `${grouped(perStep)} tokens a step in ${counted(loop.microBatches * world, "micro-batch")}`,
-    `data: ${specs}, ${counted(data.stream.rowsPerEpoch, "row")} an epoch, the first batch ${
+    `data: ${specs}, ${counted(stream.rowsPerEpoch, "row")} an epoch, the first batch ${
       Math.round(100 * used)
     }% full`,
     ...(world === 1 ? [] : [
@@ -81,6 +81,7 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
       warmup,
       "seq-len": data.tokens,
       "micro-batch": microBatch,
+      "checkpoint-activations": trainer.recompute,
       "lr-prefix": loop.rates.prefix,
       "lr-aggregator": loop.rates.aggregator,
       ...(loop.schedule.kind === "wsd" && { "decay-steps": decay }),
@@ -91,7 +92,7 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
       steps,
       ranks: world,
       tokens_per_step: perStep,
-      rows_per_epoch: data.stream.rowsPerEpoch,
+      rows_per_epoch: stream.rowsPerEpoch,
       memory_bytes: memoryBytes,
       parameter_bytes: memory.parameters,
       gradient_bytes: memory.gradients,
@@ -207,7 +208,7 @@ export async function writeCard(
 }
 
 function trainingLines(
-  { loop, data }: PreparedRun,
+  { loop, data, stream }: PreparedRun,
   { length, data: { seqLen, seed }, model, rates, schedule }: TrainPlan,
   { step, tokens }: TrainingState,
 ): string[] {
@@ -227,7 +228,7 @@ function trainingLines(
       : "all parameters",
     `${own.join(", ")}; schedule ${schedule.kind}, seed ${seed}`,
     ...(data.hubData ?? []).map(({ repository, commit }) => `data: ${repository} at ${commit}`),
-    `SHA-256 of the tokenized data: \`${data.stream.fingerprint}\``,
+    `SHA-256 of the tokenized data: \`${stream.fingerprint}\``,
   ];
 }
 
