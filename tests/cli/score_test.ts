@@ -21,11 +21,12 @@ const ROWS = jsonLines(
   { prompt: "2+2= ", continuation: "4" },
   "",
   { id: 7, prompt: "", continuation: "once" },
+  { id: 8, text: "once" },
 );
 
 Deno.test("a row has id, tokens, token_logprobs, loglikelihood and is_greedy", async () => {
   const rows = await rowsOf(SCORE, { stdin: ROWS });
-  assertEquals(rows.map(({ id }) => id), ["a", 1, 7]);
+  assertEquals(rows.map(({ id }) => id), ["a", 1, 7, 8]);
   for (const row of rows) {
     assertEquals(Object.keys(row).join(" "), "id tokens token_logprobs loglikelihood is_greedy");
     const sum = row.token_logprobs.reduce((a: number, b: number) => a + b, 0);
@@ -38,6 +39,7 @@ Deno.test("a row has id, tokens, token_logprobs, loglikelihood and is_greedy", a
   assert(Math.abs(-rows[0].loglikelihood / (ids[0].length - 1) - loss) < 1e-5);
   assertEquals(rows[1].token_logprobs.length, 2, "the space moved to the continuation");
   assertEquals(rows[2].tokens.length - rows[2].token_logprobs.length, 1, "after the start token");
+  assertEquals({ ...rows[3], id: 7 }, rows[2], "a text continues the start token");
 });
 
 Deno.test("--stream-weights adds a row of shares per token; one stream has ones", async () => {
@@ -116,7 +118,7 @@ Deno.test("a row the model cannot take gets an error, the others continue, exit 
 Deno.test("a line that is no row ends the command with 3 and its number", async () => {
   const good = { tokens: [1, 2] };
   const after = (line: unknown) => runParscale(SCORE, { stdin: jsonLines(good, "", line) });
-  const at = "error: line 3 of stdin", pair = '"tokens", or "prompt" and "continuation"';
+  const at = "error: line 3 of stdin", pair = '"tokens", "text", or "prompt" and "continuation"';
   const list = "expected a list of numbers", text = "expected text";
   await assertRefusals([
     [after('{"tokens": [1,'), 3, `${at} is not valid JSON: Unexpected end of JSON input\n`],
@@ -202,7 +204,7 @@ Deno.test("-o writes a file whole, and replaces one only with --overwrite", () =
     const first = await runParscale(args, { cwd, stdin: ROWS });
     assertEquals(first, { code: 0, stdout: "", stderr: "" });
     const written = await Deno.readTextFile(`${cwd}/out.jsonl`);
-    assertEquals(parseLines(written).length, 3);
+    assertEquals(parseLines(written).length, 4);
     assertEquals((await runParscale(args, { cwd, stdin: ROWS })).code, 2);
     const broken = jsonLines({ tokens: [1, 2] }, "broken");
     const failed = await runParscale([...args, "--overwrite", "--batch", "1"], {

@@ -7,9 +7,8 @@ import { defineCommand } from "../../framework/command.ts";
 export const command = defineCommand({
   description:
     "Reads JSON lines from FILE or stdin. A row has `tokens`, a list of ids, all scored but the " +
-    "first; or `prompt` and `continuation`, of which the continuation is scored. White space at " +
-    "the end of a prompt counts to the continuation, and an empty prompt stands for the " +
-    "beginning of a text.\n\n" +
+    "first; or `text`, all scored; or `prompt` and `continuation`, of which the continuation is " +
+    "scored. White space at the end of a prompt counts to the continuation.\n\n" +
     "Each result has `id` (the row number where the row has none), `tokens`, `token_logprobs` " +
     "(natural logarithm), their sum `loglikelihood`, and `is_greedy`: whether greedy decoding " +
     "gives these very tokens.",

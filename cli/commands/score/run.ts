@@ -140,18 +140,19 @@ async function readFields(
   model: Session,
   name: string,
 ): Promise<() => ScoreRequest> {
-  const { tokens, prompt, continuation } = row.fields;
+  const { tokens, text, prompt, continuation } = row.fields;
   if (tokens !== undefined) {
     const ids = tokensOf(tokens, name, row.line);
     return () => ({ tokens: ids, from: 1 });
   }
-  if (prompt === undefined || continuation === undefined) {
-    throw rowError(name, row.line, fieldNames(row), '"tokens", or "prompt" and "continuation"');
+  if (text === undefined && (prompt === undefined || continuation === undefined)) {
+    const expected = '"tokens", "text", or "prompt" and "continuation"';
+    throw rowError(name, row.line, fieldNames(row), expected);
   }
-  const texts = [
-    textOf(prompt, "prompt", name, row.line),
-    textOf(continuation, "continuation", name, row.line),
-  ] as const;
+  const read = (value: unknown, field: string) => textOf(value, field, name, row.line);
+  const texts = text === undefined
+    ? [read(prompt, "prompt"), read(continuation, "continuation")] as const
+    : ["", read(text, "text")] as const;
   const tokenizer = await model.openTokenizer();
   const start = startTokenOf(tokenizer, model.config.eosTokenIds);
   return () => encodePair(tokenizer, ...texts, start);

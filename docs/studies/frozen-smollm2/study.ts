@@ -181,7 +181,7 @@ async function score(file: string, adapter: string | undefined, id: string, fold
     await Deno.writeTextFile(
       rows,
       texts.map((line) => JSON.parse(line) as { id: string; text: string })
-        .map(({ id, text }) => `${JSON.stringify({ id, prompt: "", continuation: text })}\n`).join(
+        .map(({ id, text }) => `${JSON.stringify({ id, text })}\n`).join(
           "",
         ),
     );
