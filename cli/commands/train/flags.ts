@@ -9,7 +9,7 @@ const model = flagGroup("Model", {
   model: {
     type: "path",
     letter: "m",
-    summary: "Folder, run or OWNER/NAME[@REVISION] on the hub",
+    summary: "Folder, GGUF file, run or OWNER/NAME[@REVISION] on the hub",
     details: "A plain model is given streams with --streams; a ParScale one keeps its own.",
   },
   init: {
