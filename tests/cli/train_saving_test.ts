@@ -59,7 +59,7 @@ Deno.test("a run that would not fit the memory takes fewer rows at a time, and s
       const { code, stderr } = await place.train(
         `${line} --steps 2 --memory-limit ${limit}B --out ${run} --no-progress`,
       );
-      assertEquals([code, stderr.split("\n")[0]], [0, `to fit the memory: ${flags}`]);
+      assertEquals([code, stderr.split("\n")[0]], [0, `to take less memory: ${flags}`]);
       const longer = await place.train(`--resume --steps 3 --out ${run} -q`);
       assertEquals([longer.code, longer.stderr], [0, ""]);
       await place.trained(`${line} --steps 3 ${flags} --out given-${limit}`);

@@ -45,6 +45,8 @@ export interface PreparedRun extends Disposable {
   readonly device: Device;
   readonly trainer: TrainerOptions;
   readonly memory: TrainingMemory;
+  /** True if the memory is to come from what is free on this machine, and no limit is given. */
+  readonly takesFreeMemory: boolean;
   readonly loop: LoopOptions;
 }
 
@@ -72,9 +74,12 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
       substitute: source.substitute,
       collective,
     });
-    const choices = choicesOf(plan, share, ranks, device);
+    const takesFreeMemory = plan.memoryLimit === undefined && ranks.world === 1 &&
+      !device.traits.discreteMemory;
+    const limit = takesFreeMemory ? spareMemory() : plan.memoryLimit ?? Infinity;
+    const choices = { ...choicesOf(plan, share, ranks), limit };
     const { options: trainer, memory } = fitTraining(device, optionsOf, choices);
-    if (Number.isFinite(choices.limit)) refuseIfTooLarge(memory, plan);
+    refuseIfTooLarge(memory, plan);
     noteChoice(trainer, plan, share, io);
     const dispose = () => {
       data?.[Symbol.dispose]();
@@ -83,7 +88,7 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
     const stream = data.batches(trainer.sizes.batch);
     const loop = loopOptions(plan, data, stream, ranks.world, trainer);
     const run = { source, tokenizer, data, stream, device, trainer, memory, loop };
-    return { ...run, [Symbol.dispose]: dispose };
+    return { ...run, takesFreeMemory, [Symbol.dispose]: dispose };
   } catch (error) {
     data?.[Symbol.dispose]();
     device.close();
@@ -157,16 +162,13 @@ async function openTokenizerIfAny(directory: string | undefined): Promise<Tokeni
  * beginning; so these have one way, as has a run whose way is given.
  */
 function choicesOf(
-  { length, recompute, saved, memoryLimit }: TrainPlan,
+  { length, recompute, saved }: TrainPlan,
   share: number,
   { world }: Ranks,
-  { traits }: Device,
-): TrainingChoices {
-  const isAlone = world === 1;
-  const limit = memoryLimit ?? (isAlone && !traits.discreteMemory ? spareMemory() : Infinity);
-  if (!isAlone || saved) return { batches: [share], recompute: [recompute], limit };
+): Omit<TrainingChoices, "limit"> {
+  if (world > 1 || saved) return { batches: [share], recompute: [recompute] };
   const batches = length.microBatch === undefined ? divisorsOf(share) : [share];
-  return { batches, recompute: recompute ? [true] : [false, true], limit };
+  return { batches, recompute: recompute ? [true] : [false, true] };
 }
 
 /** Names the flags that fit the run into the memory. */
@@ -180,7 +182,7 @@ function noteChoice(
     ...(batch === share ? [] : [`--micro-batch ${batch}`]),
     ...(recompute === plan.recompute ? [] : ["--checkpoint-activations"]),
   ];
-  if (flags.length > 0) io.note(`to fit the memory: ${flags.join(" ")}`);
+  if (flags.length > 0) io.note(`to take less memory: ${flags.join(" ")}`);
 }
 
 /** Divisors of a number, the largest first. */
@@ -340,13 +342,23 @@ function loopOptions(
 
 function refuseIfTooLarge(
   { total }: TrainingMemory,
-  { memoryLimit: limit, length: { microBatch } }: TrainPlan,
+  { memoryLimit: limit, length }: TrainPlan,
 ): void {
-  const hint = microBatch === undefined ? "lower --seq-len" : "lower --micro-batch or --seq-len";
-  if (limit === undefined) return requireFreeMemory(total, "training", hint);
-  if (total <= limit) return;
+  if (limit === undefined || total <= limit) return;
   throw new EnvironmentError(
     `training needs ${bytesText(total)}, more than the memory limit of ${bytesText(limit)}`,
-    { hints: [hint] },
+    { hints: [smallerHint(length)] },
   );
+}
+
+/** Flags that make a run smaller. */
+function smallerHint({ microBatch }: LengthPlan): string {
+  return microBatch === undefined ? "lower --seq-len" : "lower --micro-batch or --seq-len";
+}
+
+/** Refuses a run for which this machine has too little memory free. */
+export function requireMemory({ memory, takesFreeMemory }: PreparedRun, plan: TrainPlan): void {
+  if (!takesFreeMemory) return;
+  const hint = `${smallerHint(plan.length)}; --memory-limit begins all the same`;
+  requireFreeMemory(memory.total, "training", hint);
 }

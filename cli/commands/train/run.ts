@@ -24,7 +24,7 @@ import type { EndingSignal } from "../../output/signals.ts";
 import { type Ranks, withRanks } from "../../ranks/ranks.ts";
 import type { Extension } from "./extend.ts";
 import type { TrainPlan } from "./plan.ts";
-import { type PreparedRun, prepareRun } from "./prepare.ts";
+import { type PreparedRun, prepareRun, requireMemory } from "./prepare.ts";
 import { metricsRow, progressLine, StreamWatch, writeCard } from "./show.ts";
 
 export { plan } from "./plan.ts";
@@ -47,6 +47,7 @@ async function runRank(plan: TrainPlan, ranks: Ranks, invocation: Invocation): P
     }),
   );
   if (saved) requireSameRun(saved, run, out);
+  requireMemory(run, plan);
   await trainInto(await openFolder?.(run), run, plan, ranks, invocation);
   ranks.leave(); // while the device is open
 }

@@ -1,5 +1,6 @@
 /** Everything of a run that is shown: its plan, its steps, and the model card of its checkpoints. */
 import { UsageError } from "../../../core/base/errors.ts";
+import { memoryInfo } from "../../../core/base/platform/mod.ts";
 import { CARD_FILE, modelCard } from "../../../core/checkpoint/model_card.ts";
 import { writeText } from "../../../core/checkpoint/write.ts";
 import { describeRow } from "../../../core/data/batches.ts";
@@ -45,6 +46,7 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
   const seconds = loop.schedule.steps * flops / await measurePeak(run.device);
   const specs = plan.data.train.join(" ");
   const { total: memoryBytes, runtime, ...sections } = memory;
+  const free = run.takesFreeMemory ? memoryInfo().available : Infinity;
   const parts = Object.entries({ ...sections, ...(runtime > 0 && { runtime }) });
   const lines = [
     `model: ${plan.model.model ?? plan.model.configFrom}, ${config.family}, ${
@@ -65,7 +67,9 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
         counted(microBatch, "row")
       } a step`,
     ]),
-    `memory${world === 1 ? "" : " per rank"}: ${bytesText(memoryBytes)}, that is`,
+    `memory${world === 1 ? "" : " per rank"}: ${bytesText(memoryBytes)}${
+      memoryBytes > free ? `, of which ${bytesText(free)} are free here` : ""
+    }, that is`,
     ...parts.map(([name, bytes]) => `  ${name} ${bytesText(bytes)} (${bytes} bytes)`),
     `time: at least ${
       seconds < 1 ? `${seconds.toFixed(3)} s` : formatDuration(seconds)
