@@ -1,6 +1,6 @@
 /** Running `parscale serve`: misuse, keys, back-pressure, disconnects and shutdown. */
 import { fileURLToPath } from "node:url";
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { assertRefusals, assertRefused, MODEL, rowsOf } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
@@ -57,6 +57,14 @@ Deno.test("sizes over the memory limit end with exit code 4 and the largest batc
   for (const { choices } of await Promise.all(asked)) assertEquals(choices.length, 1);
   const more = await runParscale([...args, "--max-batch", String(Number(batch) + 1), ...limit]);
   assertEquals(more.code, 4);
+});
+
+Deno.test("without a limit, sizes over the free memory are warned about", async () => {
+  await using server = await TestServer.start(["--model", MODEL, "--prefix-cache", "1000TB"]);
+  server.process.kill("SIGTERM");
+  const { code, stderr } = await server.ended;
+  assertEquals(code, 0);
+  assertMatch(stderr, /^warning: 8 sequences of 2048 tokens need \S+ TB, \S+ \S+ are free\n/);
 });
 
 Deno.test("a port in use is exit code 4", async () => {

@@ -1,6 +1,7 @@
 /** Runs `serve`: opens the port, loads the models, answers until a signal, then drains. */
 import { EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import { GREEDY } from "../../../core/base/sampling.ts";
+import { memoryInfo } from "../../../core/base/platform/mod.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { calibrate } from "../../../core/serve/calibrate.ts";
 import { createHandler } from "../../../core/serve/handler.ts";
@@ -49,7 +50,7 @@ export async function run(
     using _session = session;
     device = session.device;
     requireStreams(models, limits);
-    requireMemory(models, limits, model.memoryLimit);
+    requireMemory(models, limits, model.memoryLimit, io);
     for (const model of models) await warmUp(model);
     if (limits.streams === "auto") await calibrate(models, service.byLoad, limits);
     service.open(models);
@@ -85,30 +86,30 @@ function requireStreams(
   );
 }
 
-/** Refuses sizes that could exceed the memory limit once all rows are taken. */
+/**
+ * Refuses sizes that could exceed the memory limit once all rows are taken. Without a limit those that
+ * could exceed what is free are only warned about: hardly ever are all requests as long as the context.
+ */
 function requireMemory(
   models: readonly ServedModel[],
   { maxBatch, prefixCacheBytes }: ServePlan["limits"],
   limit: number | undefined,
+  io: Io,
 ): void {
-  if (limit === undefined) return;
   const engines = models.map(({ session }) => session.engine);
+  if (limit === undefined && engines[0]!.device.traits.discreteMemory) return;
   const { maxLength } = models[0]!;
   const sizes = { maxBatch, maxLength, prefixCacheBytes: prefixCacheBytes * models.length };
   const { totalBytes } = planServing(engines, sizes);
-  if (totalBytes <= limit) return;
-  const fitting = largestServingBatch(engines, sizes, limit);
-  throw new EnvironmentError(
-    `serving ${maxBatch} sequences of ${maxLength} tokens needs ${bytesText(totalBytes)}, ` +
-      `--memory-limit is ${bytesText(limit)}`,
-    {
-      hints: [
-        fitting > 0
-          ? `pass \`--max-batch ${fitting}\`, the largest that fits`
-          : "pass a smaller --max-model-len or --prefix-cache, or --quantize q8",
-      ],
-    },
-  );
+  const most = limit ?? memoryInfo().available;
+  if (totalBytes <= most) return;
+  const fitting = largestServingBatch(engines, sizes, most);
+  const needed = `${maxBatch} sequences of ${maxLength} tokens need ${bytesText(totalBytes)}`;
+  const hint = fitting > 0
+    ? `pass \`--max-batch ${fitting}\`, the largest that fits`
+    : "pass a smaller --max-model-len or --prefix-cache, or --quantize q8";
+  if (limit === undefined) return io.warn(`${needed}, ${bytesText(most)} are free`, hint);
+  throw new EnvironmentError(`${needed}, --memory-limit is ${bytesText(limit)}`, { hints: [hint] });
 }
 
 /** Generates one token, which loads the weights and checks that the device works. */
