@@ -5,6 +5,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Builder } from "../../../core/graph/builder.ts";
 import { differentiate } from "../../../core/graph/differentiate.ts";
+import type { Value } from "../../../core/graph/value.ts";
 import { beamSearch } from "../../../core/generate/beam_search.ts";
 import { generate, type GenerationRequest } from "../../../core/generate/generate.ts";
 import { GREEDY } from "../../../core/base/sampling.ts";
@@ -55,6 +56,27 @@ export function testOps({ name: deviceName, device }: NamedDevice): void {
     const [found] = (await runOn(device, g.build(), data)).get("logprobs")!;
     const expected = -Math.log1p((V / 2 - 1) * Math.exp(-17));
     assert(Math.abs(found! - expected) < 2e-5, `${found} instead of ${expected}`);
+  });
+
+  Deno.test(`${deviceName} truncates quotients of integers and casts`, async () => {
+    const g = new Builder("integers");
+    const [a, b] = ["a", "b"].map((name) => g.input(name, { dtype: "i32", shape: [5] }));
+    const x = g.input("x", { dtype: "f32", shape: [4] });
+    const results: Record<string, [Value, readonly number[]]> = {
+      sum: [a!.add(b!), [5, 2, -8, 9, -9]],
+      difference: [a!.sub(b!), [9, -8, -16, -9, -5]],
+      product: [a!.mul(b!), [-14, -15, -48, 0, 14]],
+      quotient: [a!.div(b!), [-3, 0, -3, 0, 3]],
+      number: [a!.cast("f32"), [7, -3, -12, 0, -7]],
+      truth: [a!.lessEqual(b!).cast("f32"), [0, 1, 1, 1, 1]],
+      whole: [x.cast("i32"), [2, -2, 0, 9]],
+    };
+    for (const [name, [value]] of Object.entries(results)) g.output(name, value);
+    const data = { a: [7, -3, -12, 0, -7], b: [-2, 5, 4, 9, -2], x: [2.75, -2.75, 0, 9] };
+    const found = await runOn(device, g.build(), new Map(Object.entries(data)));
+    for (const [name, [, expected]] of Object.entries(results)) {
+      assertEquals([...found.get(name)!], expected, name);
+    }
   });
 
   Deno.test(`${deviceName} assigns to a state after its last reader`, async () => {
