@@ -54,9 +54,7 @@ export function benchTasks(plan: BenchPlan, ceilings: Ceilings): BenchTask[] {
   const training = (["peft", "train"] as const).flatMap((what) =>
     plan.streams.filter((streams) => what === "train" || streams > 1).map((streams) => ({
       label: `${what} of ${plan.shape} with ${streams} streams`,
-      run: async (device: CudaDevice) => [
-        await trainTiming(device, plan, streams, what, ceilings),
-      ],
+      run: async (device: CudaDevice) => [await trainTiming(device, plan, streams, what, ceilings)],
     }))
   );
   return [...inference, ...training];

@@ -19,7 +19,7 @@ import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
 import { assertNear, drawNarrow, launchesOf } from "./checks.ts";
 import { CUDA, openTestCuda, reference } from "../devices.ts";
 import { modelFolder } from "../goldens.ts";
-import { runOn } from "../ops/cases.ts";
+import { runOn } from "../programs.ts";
 
 /** Sizes of one attention; see core/ops/attention.ts for the letters. */
 interface Case {
@@ -258,9 +258,6 @@ Deno.test("a golden model trains on tensor cores in bf16, and without them in f3
   const { config } = await openCheckpoint(modelFolder("qwen2-p2-tied-f32"));
   const loss = buildLoss(config, { batch: 1, tokens: 16 });
   const program = differentiate(loss, { of: "loss", by: [...loss.parameters.keys()] });
-  assertEquals(
-    entriesOf(program, "bf16"),
-    new Set(named("mma delta queries_mma slots_mma")),
-  );
+  assertEquals(entriesOf(program, "bf16"), new Set(named("mma delta queries_mma slots_mma")));
   assertEquals(entriesOf(program, "f32"), new Set(PLAIN));
 });

@@ -18,7 +18,8 @@ import { emulatedMachine, emulatorPresent } from "../../emulator/mod.ts";
 import { machineWith } from "../../emulator/testing.ts";
 import { CUDA, openEmulated, openTestCuda, reference } from "../devices.ts";
 import { GOLDEN_NAMES, modelFolder, openGolden, readExpected, takesGolden } from "../goldens.ts";
-import { OP_CASES, randomInputs, runOn } from "../ops/cases.ts";
+import { OP_CASES, randomInputs } from "../ops/cases.ts";
+import { runOn } from "../programs.ts";
 
 const ignore = !emulatorPresent();
 

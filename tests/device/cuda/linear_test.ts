@@ -18,7 +18,7 @@ import { emulatorPresent } from "../../emulator/mod.ts";
 import { Bench, values } from "../../emulator/testing.ts";
 import { assertNear, drawNarrow, launchesOf } from "./checks.ts";
 import { CUDA, openTestCuda, reference } from "../devices.ts";
-import { runOn } from "../ops/cases.ts";
+import { runOn } from "../programs.ts";
 
 /** Columns of layers that read the same rows, such as queries, keys and values. */
 const COLUMNS = [50, 17, 40];

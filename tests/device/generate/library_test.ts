@@ -154,10 +154,7 @@ Deno.test("a quantized folder completes as its source with the same weights, ada
     using source = await openModel(PLAIN_MODEL, { threads: 1, quantize: "q8", adapter });
     using model = await openModel(out, { threads: 1, sharesBackbone: true });
     using over = await model.withAdapter(adapter);
-    assertEquals(
-      await over.complete("a cat", options),
-      await source.complete("a cat", options),
-    );
+    assertEquals(await over.complete("a cat", options), await source.complete("a cat", options));
     await assertRejects(
       () => openModel(out, { quantize: "q4" }),
       UsageError,

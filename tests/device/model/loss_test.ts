@@ -174,12 +174,7 @@ for (const { name: deviceName, device } of devices) {
 Deno.test("the sum of aggregation weights counts predicted tokens only", async () => {
   const { config, tensors } = await openCheckpoint(modelFolder(P4));
   const data = inputsOf([[5, 9, 12, 7], [8, 8, 2, 1]], [[5, 9, -100, 7], [-100, -100, 2, 1]]);
-  const read = await run(
-    reference,
-    buildLoss(config, { batch: 2, tokens: 4 }),
-    tensors,
-    data,
-  );
+  const read = await run(reference, buildLoss(config, { batch: 2, tokens: 4 }), tensors, data);
   const total = Array.from(read("weight_sums")).reduce((sum, x) => sum + x);
   assert(Math.abs(total - count(data)) < 1e-9, `${total}`);
 });

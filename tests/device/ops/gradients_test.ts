@@ -9,7 +9,8 @@ import { MODEL_OPS } from "../../../core/ops/mod.ts";
 import { testGradients } from "./conformance.ts";
 import { devices, reference } from "../devices.ts";
 import { GRADIENT_CASES, scalarOf, variables } from "./gradient_cases.ts";
-import { OP_CASES, prepareOn, randomInputs, runOn } from "./cases.ts";
+import { OP_CASES, randomInputs } from "./cases.ts";
+import { prepareOn, runOn } from "../programs.ts";
 
 /** Step of the central differences, whose own error is of its square. */
 const STEP = 1e-4;

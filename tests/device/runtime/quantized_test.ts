@@ -21,10 +21,7 @@ import { withScratch } from "../../scratch.ts";
 import { GOLDEN_NAMES, modelFolder } from "../goldens.ts";
 import { LINKS, linkSync } from "../../links.ts";
 
-const FORMATS: readonly QuantizedFormat[] = [
-  { kind: "q4", block: 32 },
-  { kind: "q8", block: 64 },
-];
+const FORMATS: readonly QuantizedFormat[] = [{ kind: "q4", block: 32 }, { kind: "q8", block: 64 }];
 
 async function quantize(model: string, out: string, format: QuantizedFormat): Promise<void> {
   await quantizeCheckpoint(await planQuantization({ model, out, format }));
@@ -81,9 +78,7 @@ for (const streams of [1, 2, 4]) {
       const model = modelFolder("qwen2-p1-tied-f32");
       const adapter = `${folder}/adapter`;
       if (streams > 1) {
-        await convert(
-          await planConversion({ model, out: adapter, streams, introducedOnly: true }),
-        );
+        await convert(await planConversion({ model, out: adapter, streams, introducedOnly: true }));
       }
       const over = streams > 1 ? { adapter } : {};
       for (const format of FORMATS) {

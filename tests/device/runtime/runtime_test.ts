@@ -209,13 +209,7 @@ Deno.test("a cache updated where it lies equals one copied into a new tensor", a
     const behind = { keys: prefix!, values: prefix! };
     g.output(
       "y",
-      attention({
-        q: q!,
-        keys: next,
-        values: next,
-        visible: { last: positions },
-        prefix: behind,
-      }),
+      attention({ q: q!, keys: next, values: next, visible: { last: positions }, prefix: behind }),
     );
     return g.build();
   };

@@ -31,7 +31,8 @@ import {
   TOLERANCE,
 } from "../goldens.ts";
 import { GRADIENT_CASES, scalarOf, variables } from "../ops/gradient_cases.ts";
-import { OP_CASES, randomInputs, runOn } from "../ops/cases.ts";
+import { OP_CASES, randomInputs } from "../ops/cases.ts";
+import { runOn } from "../programs.ts";
 import { registerGradients } from "./tensorflow_gradients.ts";
 
 const P4 = "qwen2-p4-untied-f32";

@@ -36,7 +36,7 @@ import {
   readExpectedTensors,
   takesGolden,
 } from "../goldens.ts";
-import { runOn } from "../ops/cases.ts";
+import { runOn } from "../programs.ts";
 
 /** A device, or why there is none. */
 function open(options: ConstructorParameters<typeof WebGpuDevice>[0] = {}): Device | string {

@@ -127,10 +127,7 @@ Deno.test("a refused source gives the compiler's words", () => {
     () => nvrtc.compile(source, { architecture: "sm_80", defines: {} }),
     EnvironmentError,
   );
-  assertStringIncludes(
-    error.message,
-    "cannot compile k.cu for sm_80:\nk.cu(1): error",
-  );
+  assertStringIncludes(error.message, "cannot compile k.cu for sm_80:\nk.cu(1): error");
   assertEquals(calls.at(-1), ["destroyed"]);
   // char**: addresses, then the strings they point to.
   const [, , , count, texts] = calls[0] as [unknown, unknown, unknown, number, Uint8Array];
