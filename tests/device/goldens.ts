@@ -136,3 +136,21 @@ export function maxDifference(actual: ArrayLike<number>, expected: ArrayLike<num
   }
   return worst;
 }
+
+/** Largest difference relative to the largest number expected, if that is above 1. */
+export function relativeDifference(
+  actual: ArrayLike<number>,
+  expected: ArrayLike<number>,
+): number {
+  return maxDifference(actual, expected) / Math.max(1, ...Array.from(expected, Math.abs));
+}
+
+/** Length of the difference of two vectors, relative to the expected one. */
+export function distance(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
+  let [difference, size] = [0, 0];
+  for (let i = 0; i < expected.length; i++) {
+    difference += (actual[i]! - expected[i]!) ** 2;
+    size += expected[i]! ** 2;
+  }
+  return Math.sqrt(difference / size);
+}

@@ -15,6 +15,7 @@ import {
   openGolden,
   readExpected,
   readExpectedTensors,
+  relativeDifference,
   TOLERANCE,
 } from "../goldens.ts";
 import { GRADIENT_CASES, scalarOf, variables } from "./gradient_cases.ts";
@@ -35,8 +36,7 @@ export function testOps({ name: deviceName, device }: NamedDevice): void {
       const inputs = randomInputs(one);
       const expected = (await runOn(reference, one.program, inputs)).get("result")!;
       const actual = (await runOn(device, one.program, inputs)).get("result")!;
-      const scale = Math.max(1, ...Array.from(expected, Math.abs));
-      const difference = maxDifference(actual, expected) / scale;
+      const difference = relativeDifference(actual, expected);
       assert(difference < OP_TOLERANCE, `relative difference ${difference}`);
     });
   }
@@ -128,8 +128,7 @@ export function testGradients({ name: deviceName, device }: NamedDevice): void {
       const actual = await runOn(device, program, inputs);
       for (const [name, values] of expected) {
         if (!program.outputs.has(name)) continue;
-        const scale = Math.max(1, ...Array.from(values, Math.abs));
-        const difference = maxDifference(actual.get(name)!, values) / scale;
+        const difference = relativeDifference(actual.get(name)!, values);
         assert(difference < 1e-5, `${name}: relative difference ${difference}`);
       }
     });

@@ -13,7 +13,7 @@ import { fromF32 } from "../../../core/base/dtype.ts";
 import { dequantize, quantize } from "../../../core/base/quantize.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { withScratch } from "../../scratch.ts";
-import { maxDifference, modelFolder, openGolden } from "../goldens.ts";
+import { distance, maxDifference, modelFolder, openGolden } from "../goldens.ts";
 import { linkSync } from "../../links.ts";
 
 type Stored = "f32" | "bf16" | "f16";
@@ -155,10 +155,10 @@ for (const [kind, bits] of [["q8", 8], ["q4", 4]] as const) {
       const plain = await logitsOf(new Engine(exact, config, tensors));
       // The device also rounds activations to 8 bits a block, half a step of 1/127 of the largest:
       // 0.3 to 0.7 % of noise per product (next test), 1.4 to 2.0 % of the logits after all of them.
-      const noise = relativeError(actual, expected);
+      const noise = distance(actual, expected);
       assert(noise < 0.03, `${kind}, block ${block}: ${noise} from rounded weights`);
       // The test can fail: with other weights the difference is far larger.
-      if (bits === 4) assert(relativeError(plain, expected) > 2 * noise, `block ${block}`);
+      if (bits === 4) assert(distance(plain, expected) > 2 * noise, `block ${block}`);
       device.close();
       exact.close();
     }
@@ -188,20 +188,10 @@ for (const [kind, bits] of [["q8", 8], ["q4", 4]] as const) {
         const read = (name: string) => Array.from(device.read(tensors.get(name)!));
         return [...read("plain"), ...read("shifted")];
       }));
-      const error = relativeError(results[0]!, results[1]!);
+      const error = distance(results[0]!, results[1]!);
       assert(error < 0.02, `${K} columns: ${error}`);
     }
   });
-}
-
-/** Root mean square of the differences over that of the values. */
-function relativeError(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
-  let [error, size] = [0, 0];
-  for (let i = 0; i < expected.length; i++) {
-    error += (actual[i]! - expected[i]!) ** 2;
-    size += expected[i]! ** 2;
-  }
-  return Math.sqrt(error / size);
 }
 
 Deno.test("the plan counts parameters, state and everything to the byte", async () => {

@@ -28,6 +28,7 @@ import {
   openGolden,
   readExpected,
   readExpectedTensors,
+  relativeDifference,
   TOLERANCE,
 } from "../goldens.ts";
 import { GRADIENT_CASES, scalarOf, variables } from "../ops/gradient_cases.ts";
@@ -66,8 +67,7 @@ async function agree(device: Device, program: Program, data: ReadonlyMap<string,
   const expected = await runOn(reference, program, data);
   const actual = await runOn(device, program, data);
   for (const name of program.outputs.keys()) {
-    const scale = Math.max(1, ...Array.from(expected.get(name)!, Math.abs));
-    const difference = maxDifference(actual.get(name)!, expected.get(name)!) / scale;
+    const difference = relativeDifference(actual.get(name)!, expected.get(name)!);
     assert(difference < 1e-5, `${program.name}, ${name}: relative difference ${difference}`);
   }
 }
@@ -114,8 +114,7 @@ for (const one of GRADIENT_CASES) {
       const theirs = tf.grads(functionOf(program, { of: "scalar", by, data }))(at);
       by.forEach((name, i) => {
         const expected = theirs[i]!.dataSync<"float32">();
-        const scale = Math.max(1, ...Array.from(expected, Math.abs));
-        const difference = maxDifference(ours.get(gradientName(name))!, expected) / scale;
+        const difference = relativeDifference(ours.get(gradientName(name))!, expected);
         assert(difference < 1e-5, `${name}: relative difference ${difference}`);
       });
     });
