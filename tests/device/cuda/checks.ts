@@ -3,8 +3,6 @@ import { assert, assertEquals } from "@std/assert";
 import type { Program } from "../../../core/graph/program.ts";
 import type { RandomStream } from "../../../core/base/random.ts";
 import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
-import { lower } from "../../../core/runtime/cuda/lower.ts";
-import type { KernelLaunch, Step } from "../../../core/runtime/cuda/lowering.ts";
 import { fromF32, toF32 } from "../../../core/base/dtype.ts";
 import { openTestCuda, reference } from "../devices.ts";
 import { type Data, runOn } from "../programs.ts";
@@ -14,20 +12,6 @@ export function drawNarrow(random: RandomStream, count: number, size: number): n
   const exact = Float32Array.from({ length: count }, () => random.normal() * size);
   return Array.from(toF32(fromF32(exact, "bf16"), "bf16"));
 }
-
-/** Launches of kernels that a program is made of. */
-export function launchesOf(
-  program: Program,
-  dtype: ComputeType = "f32",
-  isConstant = false,
-): KernelLaunch[] {
-  const { nodes } = lower(program, dtype, () => isConstant).program;
-  return nodes.flatMap(({ attributes }) => (attributes as Step).launch ?? []);
-}
-
-/** Names of the kernels that a program is made of. */
-export const entriesOf = (...args: Parameters<typeof launchesOf>): string[] =>
-  launchesOf(...args).map(({ kernel }) => kernel.entry);
 
 /** The largest size of a number; NaN where there is one. */
 function largest(values: ArrayLike<number>): number {

@@ -10,11 +10,11 @@ import type { Program } from "../../../core/graph/program.ts";
 import { elementCount } from "../../../core/graph/types.ts";
 import { linear } from "../../../core/ops/linear.ts";
 import { RandomStream } from "../../../core/base/random.ts";
-import { fileNamed, kernelNamed } from "../../unit/runtime/cuda/kernels.ts";
+import { entriesOf, fileNamed, kernelNamed, launchesOf } from "../../unit/runtime/cuda/kernels.ts";
 import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
 import type { HostArray } from "../../../core/runtime/device.ts";
 import { test as testKernel, values } from "../../emulator/testing.ts";
-import { assertAgrees, drawNarrow, entriesOf, launchesOf } from "./checks.ts";
+import { assertAgrees, drawNarrow } from "./checks.ts";
 import { CUDA, openTestCuda } from "../devices.ts";
 import { f32, programOf, runOn } from "../programs.ts";
 
