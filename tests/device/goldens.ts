@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { readHeader } from "../../core/checkpoint/safetensors.ts";
 import { Engine } from "../../core/generate/engine.ts";
-import type { Device } from "../../core/runtime/device.ts";
+import type { Device, Weights } from "../../core/runtime/device.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
@@ -47,6 +47,14 @@ export function modelFolder(name: string): string {
 export async function openGolden(name: string, device: Device): Promise<Engine> {
   const { config, tensors } = await openCheckpoint(modelFolder(name));
   return new Engine(device, config, tensors);
+}
+
+/** A model with a NaN as one element of a weight. */
+export function withNaN(tensors: Weights, name: string, at: number): Weights {
+  const weight = tensors.get(name)!;
+  const data = Float32Array.from(weightValues(weight));
+  data[at] = NaN;
+  return new Map(tensors).set(name, { dtype: "f32", shape: weight.shape, data });
 }
 
 interface Search {

@@ -8,14 +8,12 @@ import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { RequestEncoder } from "../../../core/eval/harness/encode.ts";
 import { cutAtStops } from "../../../core/eval/harness/predict.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import { generate } from "../../../core/generate/generate.ts";
 import { type Score, scoreBatch } from "../../../core/generate/score.ts";
 import { type ScoreSet, scoreSets } from "../../../core/generate/score_sets.ts";
-import { RandomStream } from "../../../core/base/random.ts";
 import type { Device } from "../../../core/runtime/device.ts";
-import { GREEDY } from "../../../core/base/sampling.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { devices } from "../devices.ts";
+import { request, tokensOf } from "../engines.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const MODEL = `${FIXTURES}models/tiny-qwen2`;
@@ -80,22 +78,12 @@ for (const { name, device } of devices) {
   Deno.test(`${name}: greedy answers to prompts beyond the context`, async () => {
     const { max_length, max_tokens, until, rows } = GOLDEN.generation;
     const { engine, encoder } = open(device, max_length);
-    const requests = rows.map(({ context }: { context: string }, i: number) => ({
-      tokens: encoder.prompt({
-        kind: "generate_until",
-        context,
-        stop: until,
-        maxTokens: max_tokens,
-      }),
-      maxTokens: max_tokens,
-      sampling: GREEDY,
-      random: new RandomStream(0, i),
-      eosTokenIds: config.eosTokenIds,
-    }));
-    const answers: number[][] = rows.map(() => []);
-    for await (const event of generate(engine, requests, { batch: 2 })) {
-      if (event.kind === "token") answers[event.index]!.push(event.token);
-    }
+    const options = { maxTokens: max_tokens, eosTokenIds: config.eosTokenIds };
+    const requests = rows.map(({ context }: { context: string }) => {
+      const asked = { kind: "generate_until", context, stop: until } as const;
+      return request(encoder.prompt({ ...asked, maxTokens: max_tokens }), options);
+    });
+    const answers = await tokensOf(engine, requests, 2);
     assertEquals(
       answers.map((tokens) => cutAtStops(tokenizer.decode(tokens, { skipSpecial: true }), until)),
       rows.map(({ text }: { text: string }) => text),

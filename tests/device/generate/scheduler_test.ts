@@ -1,5 +1,6 @@
 /** The scheduler: chunked prefill, prompts prefilled together, cancellation, prefix cache, log-probabilities. */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { GREEDY } from "../../../core/base/sampling.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { Engine } from "../../../core/generate/engine.ts";
@@ -9,7 +10,8 @@ import { scoreBatch } from "../../../core/generate/score.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { TRAITS, type Traits } from "../../../core/runtime/traits.ts";
 import { CUDA, openTestCuda, reference } from "../devices.ts";
-import { openGolden } from "../goldens.ts";
+import { prompt, request } from "../engines.ts";
+import { modelFolder, openGolden } from "../goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";
 
@@ -20,16 +22,6 @@ class SmallChunkDevice extends CpuDevice {
 
 const engine = await openGolden(MODEL, new CpuDevice({ threads: 1 }));
 const chunked = await openGolden(MODEL, new SmallChunkDevice({ threads: 1 }));
-
-function prompt(seed: number, length: number): number[] {
-  const random = new RandomStream(seed, "scheduler");
-  return Array.from({ length }, () => random.integer(480));
-}
-
-function request(tokens: readonly number[], changes: Partial<GenerationRequest> = {}) {
-  const random = new RandomStream(1);
-  return { tokens, maxTokens: 6, sampling: GREEDY, random, eosTokenIds: [], ...changes };
-}
 
 async function runAll(scheduler: Scheduler): Promise<SchedulerEvent[]> {
   const events: SchedulerEvent[] = [];
@@ -230,7 +222,7 @@ Deno.test("log-probabilities of prompt and answer are those that score computes"
 });
 
 Deno.test("a prompt that fills the context has a next token only beside its log-probabilities", async () => {
-  const { tensors, config } = await openTensors();
+  const { tensors, config } = await openCheckpoint(modelFolder(MODEL));
   const short = new Engine(engine.device, { ...config, maxPositionEmbeddings: 24 }, tensors);
   const full = prompt(5, 24);
   const asked = { topLogprobs: 1, promptLogprobs: true };
@@ -270,10 +262,4 @@ for (const [name, open] of WEIGHING) {
     const plain = await texts(on, [request(prompt(1, 9)), request(prompt(2, 12))]);
     assertEquals(tokens, plain.tokens, "asking for weights changes no token");
   });
-}
-
-async function openTensors() {
-  const { openCheckpoint } = await import("../../../core/checkpoint/open.ts");
-  const { modelFolder } = await import("../goldens.ts");
-  return await openCheckpoint(modelFolder(MODEL));
 }
