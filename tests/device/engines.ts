@@ -3,6 +3,8 @@ import { GREEDY } from "../../core/base/sampling.ts";
 import { RandomStream } from "../../core/base/random.ts";
 import type { Engine, ForwardInput } from "../../core/generate/engine.ts";
 import { generate, type GenerationRequest } from "../../core/generate/generate.ts";
+import type { Score } from "../../core/generate/score.ts";
+import { type ScoreSet, scoreSets } from "../../core/generate/score_sets.ts";
 import type { HostArray } from "../../core/runtime/device.ts";
 
 /** Tokens that differ by index, and in number unless one is given. */
@@ -58,3 +60,14 @@ export async function logitsOf(
 /** Index of the largest element. */
 export const largest = (values: ArrayLike<number>): number =>
   Array.from(values).indexOf(Math.max(...Array.from(values)));
+
+/** Scores of sets by index, but of those that are skipped. */
+export async function scoresOf(
+  engine: Engine,
+  sets: readonly ScoreSet[],
+  options: Parameters<typeof scoreSets>[2],
+): Promise<Score[][]> {
+  const found: Score[][] = [];
+  for await (const { index, scores } of scoreSets(engine, sets, options)) found[index] = scores;
+  return found;
+}

@@ -13,7 +13,7 @@ import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { GREEDY, type SamplingOptions } from "../../../core/base/sampling.ts";
 import { emulatorPresent } from "../../emulator/mod.ts";
 import { machineWith } from "../../emulator/testing.ts";
-import { CUDA, openEmulated, openTestCuda, reference } from "../devices.ts";
+import { openEmulated, samplers } from "../devices.ts";
 import { prompt, request } from "../engines.ts";
 import { modelFolder, openGolden, withNaN } from "../goldens.ts";
 
@@ -61,12 +61,7 @@ async function texts(
   return results;
 }
 
-const devices: readonly (readonly [string, () => Device])[] = [
-  ["reference", () => reference],
-  ...(CUDA ? [[CUDA, () => openTestCuda()] as const] : []),
-];
-
-for (const [name, open] of devices) {
+for (const [name, open] of samplers) {
   Deno.test(`${name}: texts are those of the processor, alone and together`, async () => {
     const processor = await openGolden(MODEL, new CpuDevice({ threads: 1 }));
     const expected = await texts(processor, requests(), 1);

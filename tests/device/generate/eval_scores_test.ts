@@ -11,13 +11,12 @@ import {
 import { RequestEncoder } from "../../../core/eval/harness/encode.ts";
 import { taskOf } from "../../../core/eval/tasks/mod.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import { type Score, scoreBatch, type ScoreRequest } from "../../../core/generate/score.ts";
-import { scoreSets } from "../../../core/generate/score_sets.ts";
+import { scoreBatch, type ScoreRequest } from "../../../core/generate/score.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import { request, tokensOf } from "../engines.ts";
+import { request, scoresOf, tokensOf } from "../engines.ts";
 import { openGolden } from "../goldens.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
@@ -55,7 +54,7 @@ for (const name of NAMES) {
       const requests = await requestsOf(document, name.endsWith("_chat") ? chat : undefined);
       return encoder.pairs(requests as LikelihoodRequest[]);
     }));
-    const scores = await collect(scoreSets(engine, sets, { batch: 8 }));
+    const scores = await scoresOf(engine, sets, { batch: 8 });
     const counts = new Map<string, number>();
     documents.forEach(({ group }, i) => {
       const at = counts.get(group) ?? 0;
@@ -71,14 +70,6 @@ for (const name of NAMES) {
     });
     assertEquals(encoder.truncated > 0, name.endsWith("_maxlen256"));
   });
-}
-
-async function collect(
-  stream: AsyncIterable<{ index: number; scores: Score[] }>,
-): Promise<Record<number, Score[]>> {
-  const found: Record<number, Score[]> = {};
-  for await (const { index, scores } of stream) found[index] = scores;
-  return found;
 }
 
 for (const name of ["gsm8k", "gsm8k_cot", "minerva_math", "ifeval", "gsm8k_chat"]) {
@@ -117,7 +108,7 @@ for (const golden of ["qwen2-p1-tied-f32", "qwen2-p4-untied-f32"]) {
     const engine = await openGolden(golden, new CpuDevice({ threads: 1 }));
     const sets = madeSets();
     for (const batch of [1, 4, 64]) {
-      const scores = await collect(scoreSets(engine, sets, { batch }));
+      const scores = await scoresOf(engine, sets, { batch });
       assertEquals(Object.keys(scores).length, sets.length);
       for (const [i, set] of sets.entries()) {
         const alone = await scoreBatch(engine, set);
@@ -135,8 +126,8 @@ for (const golden of ["qwen2-p1-tied-f32", "qwen2-p4-untied-f32"]) {
 Deno.test("sets that are skipped change nothing for the others", async () => {
   const engine = await openGolden("qwen2-p2-tied-f32", new CpuDevice({ threads: 1 }));
   const sets = madeSets();
-  const all = await collect(scoreSets(engine, sets, { batch: 8 }));
-  const some = await collect(scoreSets(engine, sets, { batch: 8, skip: (i) => i % 3 !== 1 }));
+  const all = await scoresOf(engine, sets, { batch: 8 });
+  const some = await scoresOf(engine, sets, { batch: 8, skip: (i) => i % 3 !== 1 });
   assertEquals(Object.keys(some).map(Number), [...sets.keys()].filter((i) => i % 3 === 1));
   for (const i of Object.keys(some).map(Number)) {
     assertEquals(some[i]!.map((s) => s.loglikelihood), all[i]!.map((s) => s.loglikelihood));

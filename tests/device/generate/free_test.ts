@@ -69,10 +69,7 @@ const USES: Readonly<Record<string, (engine: Engine) => Promise<unknown>>> = {
     await Array.fromAsync(scoreSets(
       engine,
       [0, 1, 2].map((i) =>
-        [0, 1, 2].map((j) => ({
-          tokens: [...text(5 + i, 12), ...text(9 + j, 2 + j, 3)],
-          from: 33,
-        }))
+        [0, 1, 2].map((j) => ({ tokens: [...text(5 + i, 12), ...text(9 + j, 2 + j, 3)], from: 33 }))
       ),
       { batch: 4 },
     )),

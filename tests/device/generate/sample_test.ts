@@ -9,7 +9,7 @@ import {
   samplingNumbers,
   type SamplingOptions,
 } from "../../../core/base/sampling.ts";
-import { CUDA, openTestCuda, reference } from "../devices.ts";
+import { samplers } from "../devices.ts";
 import { programOf, runOn } from "../programs.ts";
 
 /** Draws one token from each of some rows. */
@@ -43,12 +43,7 @@ function randomRow(random: RandomStream, size: number, kind: number): Float32Arr
   });
 }
 
-const devices: readonly (readonly [string, () => Device])[] = [
-  ["reference", () => reference],
-  ...(CUDA ? [[CUDA, () => openTestCuda()] as const] : []),
-];
-
-for (const [name, open] of devices) {
+for (const [name, open] of samplers) {
   Deno.test(`${name} draws the tokens that the host draws`, async () => {
     const random = new RandomStream(7, "rows");
     const pick = <T>(values: readonly T[]) => values[random.integer(values.length)]!;

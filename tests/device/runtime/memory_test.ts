@@ -6,6 +6,19 @@ import { withScratch } from "../../scratch.ts";
 import { moduleAt, runChild } from "./child.ts";
 import { modelFolder } from "../goldens.ts";
 
+/** Imports of the children. */
+const IMPORTS = Object.entries({
+  packing: "core/base/quantize.ts",
+  openCheckpoint: "core/checkpoint/open.ts",
+  Engine: "core/generate/engine.ts",
+  Builder: "core/graph/builder.ts",
+  differentiate: "core/graph/differentiate.ts",
+  buildLoss: "core/model/loss.ts",
+  parameterSpecs: "core/model/parameters.ts",
+  linear: "core/ops/linear.ts",
+  CpuDevice: "core/runtime/onnxruntime/cpu.ts",
+}).map(([name, path]) => `import { ${name} } from ${moduleAt(path)};`).join("\n");
+
 /** Code of a child that reads its resident memory, and the most of it so far. */
 const STATUS = `
   const status = () => Deno.readTextFileSync("/proc/self/status");
@@ -15,13 +28,7 @@ const STATUS = `
  * Opens a model and a matrix of 64 MiB (as f32) on a device and closes it, twelve times; prints how
  * often the weights are mapped before and after each closing, and the growth over the last ten.
  */
-const ROUNDS = `
-  import { openCheckpoint } from ${moduleAt("core/checkpoint/open.ts")};
-  import { Engine } from ${moduleAt("core/generate/engine.ts")};
-  import { Builder } from ${moduleAt("core/graph/builder.ts")};
-  import { linear } from ${moduleAt("core/ops/linear.ts")};
-  import { CpuDevice } from ${moduleAt("core/runtime/onnxruntime/cpu.ts")};
-
+const ROUNDS = `${IMPORTS}
   const { config, tensors } = await openCheckpoint("${modelFolder("qwen2-p4-untied-f32")}");
   const { path } = tensors.get("model.embed_tokens.weight");
   const big = { dtype: "bf16", shape: [4096, 4096], data: new Uint16Array(1 << 24) };
@@ -48,13 +55,8 @@ const ROUNDS = `
   console.log(JSON.stringify({ open: [...open], closed: [...closed], grown }));`;
 
 /** Peak growth in bytes over two runs of the gradients of a deep model, beside the plan. */
-const gradientPeak = (recompute: boolean) => `
-  import { openCheckpoint } from ${moduleAt("core/checkpoint/open.ts")};
-  import { differentiate } from ${moduleAt("core/graph/differentiate.ts")};
-  import { buildLoss } from ${moduleAt("core/model/loss.ts")};
-  import { parameterSpecs } from ${moduleAt("core/model/parameters.ts")};
-  import { CpuDevice } from ${moduleAt("core/runtime/onnxruntime/cpu.ts")};
-
+const gradientPeak = (recompute: boolean) =>
+  `${IMPORTS}
   const opened = await openCheckpoint("${modelFolder("qwen2-p4-untied-f32")}");
   const config = { ...opened.config, numHiddenLayers: 8 };
   const by = parameterSpecs(config).map(({ name }) => name);
@@ -74,12 +76,8 @@ const gradientPeak = (recompute: boolean) => `
  * Bytes that one matrix takes once it is packed, beside the plan, when it is read from a file: in full
  * precision, quantized while it is loaded, or quantized in the file.
  */
-const heldMatrix = (folder: string, kind: string, stored: boolean) => `
-  import { packing } from ${moduleAt("core/base/quantize.ts")};
-  import { Builder } from ${moduleAt("core/graph/builder.ts")};
-  import { linear } from ${moduleAt("core/ops/linear.ts")};
-  import { CpuDevice } from ${moduleAt("core/runtime/onnxruntime/cpu.ts")};
-
+const heldMatrix = (folder: string, kind: string, stored: boolean) =>
+  `${IMPORTS}
   const matrices = { kind: "${kind}", block: 32 };
   const path = "${folder}/weights";
   const run = async (device, shape) => {
@@ -110,11 +108,8 @@ const heldMatrix = (folder: string, kind: string, stored: boolean) => `
   console.log(JSON.stringify({ plan, held: resident() - before }));`;
 
 /** Peak growth in bytes while forty matrices of 9 MiB are packed one after the other. */
-const packedMatrices = (folder: string) => `
-  import { Builder } from ${moduleAt("core/graph/builder.ts")};
-  import { linear } from ${moduleAt("core/ops/linear.ts")};
-  import { CpuDevice } from ${moduleAt("core/runtime/onnxruntime/cpu.ts")};
-
+const packedMatrices = (folder: string) =>
+  `${IMPORTS}
   const shape = [1530, 1530];
   const g = new Builder("matrices");
   let x = g.input("x", { dtype: "f32", shape: [1, shape[1]] });
