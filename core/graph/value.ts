@@ -58,6 +58,7 @@ export class Value implements TensorType {
     return this.#apply(p.mul, [this, this.#operand(other)], {});
   }
 
+  /** Quotient; of integers, truncated. */
   div(other: Operand): Value {
     return this.#apply(p.div, [this, this.#operand(other)], {});
   }

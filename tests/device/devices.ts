@@ -58,3 +58,9 @@ export const devices: readonly NamedDevice[] = [
   ]),
   ...(CUDA ? [{ name: CUDA, device: openTestCuda() }] : []),
 ];
+
+/** Devices that sample tokens themselves, by name. */
+export const samplers: readonly (readonly [name: string, open: () => Device])[] = [
+  ["reference", () => reference],
+  ...(CUDA ? [[CUDA, () => openTestCuda()] as const] : []),
+];

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { readHeader } from "../../core/checkpoint/safetensors.ts";
 import { Engine } from "../../core/generate/engine.ts";
-import type { Device } from "../../core/runtime/device.ts";
+import type { Device, Weights } from "../../core/runtime/device.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
@@ -47,6 +47,14 @@ export function modelFolder(name: string): string {
 export async function openGolden(name: string, device: Device): Promise<Engine> {
   const { config, tensors } = await openCheckpoint(modelFolder(name));
   return new Engine(device, config, tensors);
+}
+
+/** A model with a NaN as one element of a weight. */
+export function withNaN(tensors: Weights, name: string, at: number): Weights {
+  const weight = tensors.get(name)!;
+  const data = Float32Array.from(weightValues(weight));
+  data[at] = NaN;
+  return new Map(tensors).set(name, { dtype: "f32", shape: weight.shape, data });
 }
 
 interface Search {
@@ -135,4 +143,22 @@ export function maxDifference(actual: ArrayLike<number>, expected: ArrayLike<num
     worst = difference <= worst ? worst : Number.isNaN(difference) ? Infinity : difference;
   }
   return worst;
+}
+
+/** Largest difference relative to the largest number expected, if that is above 1. */
+export function relativeDifference(
+  actual: ArrayLike<number>,
+  expected: ArrayLike<number>,
+): number {
+  return maxDifference(actual, expected) / Math.max(1, ...Array.from(expected, Math.abs));
+}
+
+/** Length of the difference of two vectors, relative to the expected one. */
+export function distance(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
+  let [difference, size] = [0, 0];
+  for (let i = 0; i < expected.length; i++) {
+    difference += (actual[i]! - expected[i]!) ** 2;
+    size += expected[i]! ** 2;
+  }
+  return Math.sqrt(difference / size);
 }

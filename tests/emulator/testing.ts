@@ -25,6 +25,12 @@ import {
 /** An argument of a kernel: a device address, a null address, or a number of some type. */
 export type Argument = bigint | null | readonly [ArgumentType, number | bigint];
 
+/** A grid of x by y blocks. */
+export const blocks = (threads: number, x = 1, y = 1): LaunchConfig => ({
+  grid: [x, y, 1],
+  block: [threads, 1, 1],
+});
+
 export class Bench {
   readonly machine = emulatedMachine();
   readonly driver = new Driver(this.machine.driver);
@@ -45,6 +51,12 @@ export class Bench {
     const target = { architecture: EMULATED_ARCHITECTURE, defines };
     const { bytes } = this.machine.compiler.compile(source, target);
     return this.driver.getFunction(this.driver.loadModule(bytes, entry), entry);
+  }
+
+  /** A kernel of up to 128 threads a block, from its name on. */
+  kernelFrom(text: string): bigint {
+    const head = `#include "common/ptx.cuh"\nextern "C" __global__ void __launch_bounds__(128) `;
+    return this.kernel(head + text, /\w+/.exec(text)![0]);
   }
 
   /** A launch with its arguments set. */

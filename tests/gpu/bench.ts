@@ -7,10 +7,12 @@
 import { Engine } from "../../core/generate/engine.ts";
 import { timeDecode } from "../../core/generate/timing.ts";
 import type { CudaDevice } from "../../core/runtime/cuda/device.ts";
+import { batchOf, OPTIMIZER } from "../device/train/golden_runs.ts";
 import { trainableSpecs } from "../../core/train/trainable.ts";
 import { Trainer, type TrainerOptions } from "../../core/train/trainer.ts";
 import { planTraining } from "../../core/train/training_memory.ts";
 import type { Ceilings } from "../../core/runtime/cuda/ceilings.ts";
+import { median } from "./ranks.ts";
 import { decodeBytes, prefillFlops, shapeOf, sharedWeights, trainingFlops } from "./shapes.ts";
 
 /** Plan of what is timed. */
@@ -36,6 +38,7 @@ export interface Timing {
   readonly share: number;
 }
 
+/** Steps that are not timed. */
 const WARM = 4;
 
 /** One thing to time, on a device of its own: what another left behind would not be there to fit. */
@@ -54,9 +57,7 @@ export function benchTasks(plan: BenchPlan, ceilings: Ceilings): BenchTask[] {
   const training = (["peft", "train"] as const).flatMap((what) =>
     plan.streams.filter((streams) => what === "train" || streams > 1).map((streams) => ({
       label: `${what} of ${plan.shape} with ${streams} streams`,
-      run: async (device: CudaDevice) => [
-        await trainTiming(device, plan, streams, what, ceilings),
-      ],
+      run: async (device: CudaDevice) => [await trainTiming(device, plan, streams, what, ceilings)],
     }))
   );
   return [...inference, ...training];
@@ -73,13 +74,22 @@ async function inferenceTimings(
   const row = { shape: plan.shape, streams };
   const timings: Timing[] = [];
   for (const batch of plan.batches) {
-    const ms = await decodeMs(engine, batch, plan);
+    const cache = engine.createCache(batch, plan.context + plan.steps + WARM);
+    const times = await timeDecode(engine, cache, plan.context, plan.steps + WARM);
+    const ms = median(times.slice(WARM));
     const floor = decodeBytes(config, batch, plan.context) / ceilings.bandwidth * 1000;
     timings.push({ ...row, what: "decode", batch, ms, share: floor / ms });
   }
   const ms = await prefillMs(engine, plan);
   const floor = prefillFlops(config, plan.context) / ceilings.flopRate * 1000;
   return [...timings, { ...row, what: "prefill", batch: 1, ms, share: floor / ms }];
+}
+
+async function prefillMs(engine: Engine, plan: BenchPlan): Promise<number> {
+  const cache = engine.createCache(1, plan.context);
+  const ids = Array.from({ length: plan.context }, (_, i) => i % 1000);
+  const input = { ids: [ids], start: [0], select: [ids.length - 1] };
+  return await medianMs(5, () => engine.forward(cache, input, { head: "greedy" }));
 }
 
 async function trainTiming(
@@ -89,38 +99,6 @@ async function trainTiming(
   what: "train" | "peft",
   ceilings: Ceilings,
 ): Promise<Timing> {
-  const ms = await trainMs(device, plan, streams, what);
-  const config = shapeOf(plan.shape, streams);
-  const flops = trainingFlops(config, plan.trainTokens!, what === "peft");
-  const floor = flops / ceilings.flopRate * 1000;
-  return { what, shape: plan.shape, streams, batch: 1, ms, share: floor / ms };
-}
-
-async function decodeMs(engine: Engine, batch: number, plan: BenchPlan): Promise<number> {
-  const cache = engine.createCache(batch, plan.context + plan.steps + WARM);
-  const times = await timeDecode(engine, cache, plan.context, plan.steps + WARM);
-  return median(times.slice(WARM));
-}
-
-async function prefillMs(engine: Engine, plan: BenchPlan): Promise<number> {
-  const cache = engine.createCache(1, plan.context);
-  const ids = Array.from({ length: plan.context }, (_, i) => i % 1000);
-  const times: number[] = [];
-  for (let round = 0; round < 5; round++) {
-    const start = performance.now();
-    const input = { ids: [ids], start: [0], select: [ids.length - 1] };
-    await engine.forward(cache, input, { head: "greedy" });
-    times.push(performance.now() - start);
-  }
-  return median(times.slice(2)); // the first two launch and capture
-}
-
-async function trainMs(
-  device: CudaDevice,
-  plan: BenchPlan,
-  streams: number,
-  what: "train" | "peft",
-): Promise<number> {
   const config = shapeOf(plan.shape, streams);
   const tokens = plan.trainTokens!;
   const weights = sharedWeights(config);
@@ -135,7 +113,7 @@ async function trainMs(
       return Float32Array.from(data, (bits) => ((bits & 0x7f) - 64) / 4096);
     },
     sizes: { batch: 1, tokens },
-    optimizer: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 1 },
+    optimizer: OPTIMIZER,
     accumulates: false,
     recompute: what === "train" && streams > 2, // else the largest shapes do not fit
   };
@@ -145,23 +123,24 @@ async function trainMs(
     throw new Error(`Cannot train: found ${free} bytes free, expected the ${needed} of the plan`);
   }
   const trainer = await Trainer.create(device, options);
-  const ids = Array.from({ length: tokens }, (_, i) => i * 7919 % config.vocabSize);
-  const batch = {
-    ids,
-    positions: ids.map((_, t) => t),
-    targets: [...ids.slice(1), 0],
-    weights: ids.map((_, t) => t < tokens - 1 ? 1 : 0),
-    predicted: tokens - 1,
-  };
-  const times: number[] = [];
-  for (let step = 1; step <= 6; step++) {
-    const start = performance.now();
+  const batch = batchOf([Array.from({ length: tokens }, (_, i) => i * 7919 % config.vocabSize)]);
+  let step = 0;
+  const ms = await medianMs(6, async () => {
     await trainer.accumulate(batch);
-    await trainer.update(step, { backbone: 1e-5, prefix: 1e-4, aggregator: 1e-4 });
+    await trainer.update(++step, { backbone: 1e-5, prefix: 1e-4, aggregator: 1e-4 });
+  });
+  const flops = trainingFlops(config, tokens, what === "peft");
+  const floor = flops / ceilings.flopRate * 1000;
+  return { what, shape: plan.shape, streams, batch: 1, ms, share: floor / ms };
+}
+
+/** Milliseconds of some work, of which the first two rounds launch and capture. */
+async function medianMs(rounds: number, work: () => Promise<unknown>): Promise<number> {
+  const times: number[] = [];
+  for (let round = 0; round < rounds; round++) {
+    const start = performance.now();
+    await work();
     times.push(performance.now() - start);
   }
   return median(times.slice(2));
 }
-
-const median = (values: readonly number[]) =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;

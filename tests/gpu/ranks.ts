@@ -36,7 +36,7 @@ interface Step {
   readonly step_s: number;
 }
 
-const median = (values: readonly number[]) =>
+export const median = (values: readonly number[]) =>
   values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
 
 /** Trains over `world` ranks and returns what rank 0 recorded. */

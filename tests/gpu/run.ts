@@ -13,6 +13,7 @@
  * shapes: it shows that the script works, its times mean nothing.
  */
 import { fileURLToPath } from "node:url";
+import { assert, assertEquals } from "@std/assert";
 import { parseArgs } from "@std/cli/parse-args";
 import Table from "cli-table3";
 import { benchTasks, type Timing } from "./bench.ts";
@@ -24,7 +25,7 @@ import { countCudaDevices, openMachine } from "../../core/runtime/cuda/open.ts";
 import { recordVerified } from "../../core/runtime/cuda/verified.ts";
 import { emulatedMachine } from "../emulator/mod.ts";
 import { type Finding, trainOverAll } from "./ranks.ts";
-import { trainTwice } from "./train_twice.ts";
+import { batchOf, lossesOf, openTrainer, randomRows } from "../device/train/golden_runs.ts";
 
 const flags = parseArgs(Deno.args, {
   string: [
@@ -116,6 +117,22 @@ async function sanitize(): Promise<void> {
   }
 }
 
+/** Trains a small model twice: the loss falls, and both runs are equal bit for bit. */
+async function trainTwice(elements: ComputeType, steps: number): Promise<void> {
+  const sizes = { rows: 4, tokens: 32 };
+  const batches = Array.from({ length: 16 }, (_, i) => batchOf(randomRows(i, 4, 32)));
+  const runs: number[][] = [];
+  for (let run = 0; run < 2; run++) {
+    const device = openDevice(elements);
+    const trainer = await openTrainer(device, "qwen2-p4-untied-f32", sizes);
+    runs.push(await lossesOf(trainer, batches, steps));
+    device.close();
+  }
+  const [first, second] = runs as [number[], number[]];
+  assertEquals(first, second, "two runs differ");
+  assert(first.at(-1)! < first[0]!, `the loss went from ${first[0]} to ${first.at(-1)}`);
+}
+
 async function benchmarks(ceilings: Ceilings): Promise<void> {
   for (const shape of shapes) {
     const plan = {
@@ -201,9 +218,7 @@ await stage("bring-up", async () => {
 await stage("conformance", () => conformance(SUITES));
 if (flags.sanitize) await stage("sanitize", sanitize);
 await stage("training", async () => {
-  for (const elements of ["f32", "bf16"] as const) {
-    await trainTwice(() => openDevice(elements), emulated ? 4 : 1000);
-  }
+  for (const elements of ["f32", "bf16"] as const) await trainTwice(elements, emulated ? 4 : 1000);
 });
 await stage("ranks", async () => {
   const gpus = emulated ? 1 : countCudaDevices();

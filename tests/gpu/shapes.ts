@@ -4,37 +4,25 @@ import { elementCount, parameterSpecs } from "../../core/model/parameters.ts";
 import type { HostTensor, Weights } from "../../core/runtime/device.ts";
 import { qwen05b, randomBf16 } from "../bench/random_model.ts";
 
-type Sizes = Pick<
-  ModelConfig,
-  "hiddenSize" | "intermediateSize" | "numHiddenLayers" | "numAttentionHeads" | "headDim"
->;
-
-const sizes = (
-  hiddenSize: number,
-  intermediateSize: number,
-  numHiddenLayers: number,
-  numAttentionHeads: number,
-): Sizes => ({
-  hiddenSize,
-  intermediateSize,
-  numHiddenLayers,
-  numAttentionHeads,
-  headDim: hiddenSize / numAttentionHeads,
-});
-
-/** Qwen2.5 by name; `tiny` tries the scripts. */
-const SHAPES: Readonly<Record<string, Sizes>> = {
-  tiny: sizes(64, 128, 2, 4),
-  "0.5B": sizes(896, 4864, 24, 14),
-  "1.5B": sizes(1536, 8960, 28, 12),
-  "3B": sizes(2048, 11008, 36, 16),
+/** Qwen2.5 by name, as hidden size, intermediate size, layers and heads; `tiny` tries the scripts. */
+const SHAPES: Readonly<Record<string, readonly [number, number, number, number]>> = {
+  tiny: [64, 128, 2, 4],
+  "0.5B": [896, 4864, 24, 14],
+  "1.5B": [1536, 8960, 28, 12],
+  "3B": [2048, 11008, 36, 16],
 };
 
 /** A shape with P streams. */
 export function shapeOf(name: string, streams: number): ModelConfig {
   const found = SHAPES[name];
   if (!found) throw new TypeError(`Cannot time "${name}": found ${Object.keys(SHAPES).join(", ")}`);
-  return { ...qwen05b(streams), ...found, ...(name === "tiny" ? { vocabSize: 512 } : {}) };
+  const [hiddenSize, intermediateSize, numHiddenLayers, numAttentionHeads] = found;
+  return {
+    ...qwen05b(streams),
+    ...{ hiddenSize, intermediateSize, numHiddenLayers, numAttentionHeads },
+    headDim: hiddenSize / numAttentionHeads,
+    ...(name === "tiny" ? { vocabSize: 512 } : {}),
+  };
 }
 
 /** Random bf16 weights that share one array, so that the host needs memory for the largest only. */

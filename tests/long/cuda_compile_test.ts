@@ -32,9 +32,7 @@ function nvrtcCompiler(): Compile | undefined {
   try {
     const nvrtc = new Nvrtc(openLibrary("nvrtc", NVRTC_SYMBOLS).symbols);
     return (files, target) =>
-      Promise.resolve(
-        files.map((file) => nvrtc.compile(file, target).log).join("\n"),
-      );
+      Promise.resolve(files.map((file) => nvrtc.compile(file, target).log).join("\n"));
   } catch {
     return undefined; // not on this machine
   }
@@ -92,10 +90,7 @@ async function compileAll(
 ): Promise<void> {
   const work = groups().flatMap((files) =>
     files[0]!.specialisations.flatMap((defines) =>
-      architectures.map((architecture) => ({
-        files,
-        target: { architecture, defines },
-      }))
+      architectures.map((architecture) => ({ files, target: { architecture, defines } }))
     )
   );
   const worker = async () => {

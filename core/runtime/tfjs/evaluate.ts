@@ -26,11 +26,19 @@ type Evaluate<A extends Attributes = Attributes> = (
 type EvaluateOf<N extends PrimitiveName> = Evaluate<AttributesOf<N>>;
 
 type Name = "exp" | "log" | "sqrt" | "sin" | "cos" | "sigmoid";
-type BinaryName = "add" | "sub" | "mul" | "div" | "lessEqual";
+type BinaryName = "add" | "sub" | "mul" | "lessEqual";
 
 const unary = (name: Name): Evaluate => (tf, [x]) => tf[name](x);
 const binary = (name: BinaryName): Evaluate => (tf, [a, b]) => tf[name](a, b);
 const copy: Evaluate = (tf, [x], _, shape) => tf.reshape(x, shape);
+
+const divide: Evaluate = (tf, [a, b]) => {
+  const quotient = tf.div(a, b);
+  if (quotient.dtype !== "int32") return quotient;
+  // TensorFlow rounds quotients of integers down; ours are truncated.
+  const isTooLow = tf.logicalAnd(tf.less(quotient, 0), tf.notEqual(tf.mul(quotient, b), a));
+  return tf.add(quotient, tf.cast(isTooLow, "int32"));
+};
 
 const constant: EvaluateOf<"constant"> = (tf, _, { dtype, data }, shape) =>
   tf.tensor([...data], shape, tensorType(dtype));
@@ -105,7 +113,7 @@ const PRIMITIVES: { readonly [N in PrimitiveName]: EvaluateOf<N> } = {
   add: binary("add"),
   sub: binary("sub"),
   mul: binary("mul"),
-  div: binary("div"),
+  div: divide,
   less_equal: binary("lessEqual"),
   select: (tf, [condition, a, b]) => tf.where(condition, a, b),
   exp: unary("exp"),

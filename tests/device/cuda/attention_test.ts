@@ -7,31 +7,22 @@
  */
 import { assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
-import { Builder } from "../../../core/graph/builder.ts";
 import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
 import type { Program } from "../../../core/graph/program.ts";
 import { elementCount, type Shape } from "../../../core/graph/types.ts";
 import { buildLoss } from "../../../core/model/loss.ts";
 import { attention } from "../../../core/ops/attention.ts";
 import { RandomStream } from "../../../core/base/random.ts";
-import type { HostArray } from "../../../core/runtime/device.ts";
 import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
-import { assertNear, drawNarrow, launchesOf } from "./checks.ts";
-import { CUDA, openTestCuda, reference } from "../devices.ts";
+import { entriesOf } from "../../unit/runtime/cuda/kernels.ts";
+import { assertAgrees, drawNarrow } from "./checks.ts";
+import { CUDA } from "../devices.ts";
 import { modelFolder } from "../goldens.ts";
-import { runOn } from "../ops/cases.ts";
+import { type InputShape, programOf } from "../programs.ts";
 
 /** Sizes of one attention; see core/ops/attention.ts for the letters. */
-interface Case {
+type Case = Readonly<Record<"P" | "B" | "T" | "S" | "K" | "G" | "D" | "M", number>> & {
   readonly name: string;
-  readonly P: number;
-  readonly B: number;
-  readonly T: number;
-  readonly S: number;
-  readonly K: number;
-  readonly G: number;
-  readonly D: number;
-  readonly M: number;
   /** All streams read the text of B rows. */
   readonly shared?: boolean;
   /** Tokens of a document, where rows hold several. */
@@ -42,7 +33,7 @@ interface Case {
   readonly blind?: number;
   /** Slots are found through a table. */
   readonly paged?: boolean;
-}
+};
 
 /** Type, how far results may be off, and gradients of them. */
 const TYPES: Readonly<Record<ComputeType, { result: number; gradient: number }>> = {
@@ -63,35 +54,30 @@ const TRAINING: readonly Case[] = [
 ];
 
 const DECODING: readonly Case[] = [
-  { name: "one token", P: 2, B: 2, T: 1, S: 300, K: 2, G: 3, D: 16, M: 48, past: 140 },
-  { name: "wide heads", P: 1, B: 1, T: 1, S: 200, K: 1, G: 7, D: 128, M: 5, past: 199 },
+  { name: "one token", P: 2, B: 3, T: 1, S: 300, K: 2, G: 3, D: 16, M: 48, past: 140 },
   { name: "two tokens", P: 1, B: 2, T: 2, S: 130, K: 1, G: 7, D: 16, M: 0, past: 64 },
+  { name: "documents", P: 1, B: 2, T: 4, S: 200, K: 1, G: 2, D: 16, M: 0, past: 150, document: 8 },
+];
+
+const PLAIN_DECODING: readonly Case[] = [
+  { name: "wide heads", P: 1, B: 1, T: 1, S: 200, K: 1, G: 7, D: 128, M: 5, past: 199 },
   { name: "shared text", P: 4, B: 1, T: 1, S: 128, K: 1, G: 1, D: 16, M: 5, past: 3, shared: true },
-  { name: "documents", P: 1, B: 1, T: 4, S: 200, K: 1, G: 2, D: 16, M: 0, past: 150, document: 8 },
   { name: "much room", P: 1, B: 1, T: 1, S: 17000, K: 1, G: 2, D: 16, M: 5, past: 16990 },
   { name: "many rows", P: 4, B: 4, T: 1, S: 420, K: 4, G: 1, D: 16, M: 3, past: 200 },
   { name: "nothing to see", P: 1, B: 1, T: 4, S: 128, K: 1, G: 1, D: 16, M: 0, blind: 2 },
 ];
 
+/** Among them few slots, many queries, and heads that are no multiple of 16 bytes in bf16. */
 const PAGED_DECODING: readonly Case[] = [
-  { name: "one token", P: 2, B: 3, T: 1, S: 300, K: 2, G: 3, D: 16, M: 48, past: 140 },
   { name: "wide heads", P: 1, B: 4, T: 1, S: 200, K: 2, G: 7, D: 128, M: 0, past: 199 },
-  { name: "two tokens", P: 1, B: 2, T: 2, S: 130, K: 1, G: 7, D: 16, M: 0, past: 64 },
   { name: "shared", P: 4, B: 3, T: 1, S: 128, K: 2, G: 1, D: 64, M: 5, past: 90, shared: true },
-  { name: "documents", P: 1, B: 2, T: 4, S: 200, K: 1, G: 2, D: 16, M: 0, past: 150, document: 8 },
-];
-
-/** Few slots, many queries, and heads that are no multiple of 16 bytes in bf16. */
-const PAGED_ODD: readonly Case[] = [
   { name: "few slots", P: 2, B: 3, T: 1, S: 70, K: 2, G: 3, D: 16, M: 5, past: 40 },
   { name: "many queries", P: 2, B: 2, T: 20, S: 150, K: 1, G: 1, D: 64, M: 5, past: 90 },
   { name: "odd heads", P: 2, B: 2, T: 1, S: 150, K: 2, G: 1, D: 20, M: 5, past: 99, shared: true },
 ];
 
 /** Heads that tensor cores cannot multiply. */
-const ODD_HEADS: Case = {
-  ...{ name: "odd heads", P: 2, B: 2, T: 20, S: 20, K: 1, G: 3, D: 24, M: 5 },
-};
+const ODD_HEADS = { name: "odd heads", P: 2, B: 2, T: 20, S: 20, K: 1, G: 3, D: 24, M: 5 };
 
 function shapesOf({ P, B, T, S, K, G, D, M, shared }: Case): Record<string, Shape> {
   const R = shared ? B : P * B;
@@ -104,29 +90,23 @@ function shapesOf({ P, B, T, S, K, G, D, M, shared }: Case): Record<string, Shap
 }
 
 function forward(each: Case): Program {
-  const g = new Builder("attention");
-  const { P, B, T, K, G, D, document } = each;
-  const x = Object.fromEntries(
-    Object.entries(shapesOf(each)).map(([name, shape]) => [name, g.input(name, f32(shape))]),
-  );
-  const slot = (name: string) => g.input(name, { dtype: "i32", shape: [B, T] });
-  const visible = {
-    last: slot("last"),
-    first: document ? slot("first") : undefined,
-    table: each.paged ? g.input("table", { dtype: "i32", shape: [B, each.S] }) : undefined,
+  const { P, B, T, S, K, G, D, document, paged } = each;
+  const weights = [P * B, T, K * G * D];
+  const shapes: Record<string, InputShape> = {
+    ...shapesOf(each),
+    ...{ weights, last: { i32: [B, T] } },
+    ...(document ? { first: { i32: [B, T] } } : {}),
+    ...(paged ? { table: { i32: [B, S] } } : {}),
   };
-  const { q, keys, values, prefixKeys, prefixValues } = x;
-  const prefix = prefixKeys && { keys: prefixKeys, values: prefixValues! };
-  const inputs = { q: q!, keys: keys!, values: values!, visible, ...(prefix ? { prefix } : {}) };
-  const out = attention(inputs);
-  const count = P * B * T * K * G * D;
-  const product = out.mul(g.input("weights", f32(out.shape)));
-  g.output("scalar", product.reshape([count]).sum(0).reshape([]));
-  g.output("out", out);
-  return g.build();
+  return programOf("attention", shapes, ({ q, keys, values, last, ...x }) => {
+    const { prefixKeys, prefixValues } = x;
+    const prefix = prefixKeys && { prefix: { keys: prefixKeys, values: prefixValues! } };
+    const visible = { ...x, last: last! };
+    const out = attention({ q: q!, keys: keys!, values: values!, visible, ...prefix });
+    const product = out.mul(x.weights!).reshape([elementCount(weights)]);
+    return { scalar: product.sum(0).reshape([]), out };
+  });
 }
-
-const f32 = (shape: Shape) => ({ dtype: "f32", shape }) as const;
 
 /** Inputs of a case, for the reference or, with NaN where reading is not allowed, for a device. */
 function inputsOf(each: Case, poison: boolean): Map<string, number[]> {
@@ -165,33 +145,29 @@ function inputsOf(each: Case, poison: boolean): Map<string, number[]> {
   return all;
 }
 
-/** Names of the kernels that a program is made of. */
-function kernelsOf(program: Program, dtype: ComputeType): string[] {
-  return launchesOf(program, dtype).map(({ kernel }) => kernel.entry);
-}
-
 const attends = (entry: string) => entry.startsWith("attention");
 
-function entriesOf(program: Program, dtype: ComputeType): Set<string> {
-  return new Set(kernelsOf(program, dtype).filter(attends));
+function attentionOf(program: Program, elements: ComputeType): Set<string> {
+  return new Set(entriesOf(program, elements).filter(attends));
 }
 
-/** That nothing is moved for the sake of a table. */
+/** Requires that nothing is moved for the sake of a table. */
 function assertReadsInPlace(each: Case, elements: ComputeType): void {
   const [paged, plain] = [true, false].map((paged) =>
-    kernelsOf(forward({ ...each, paged }), elements).filter((entry) => !attends(entry))
+    entriesOf(forward({ ...each, paged }), elements).filter((entry) => !attends(entry))
   );
   assertEquals(paged, plain);
 }
 
+/** Compares the results of a case, and its gradients by the inputs named. */
 function test(
-  { name, each, elements, entries }: {
-    name: string;
+  name: string,
+  { each, elements, entries, by = [] }: {
     each: Case;
     elements: ComputeType;
     entries: readonly string[];
+    by?: readonly string[];
   },
-  by: readonly string[],
 ): void {
   Deno.test({
     name,
@@ -199,27 +175,19 @@ function test(
     async fn() {
       const plain = forward(each);
       const program = by.length > 0 ? differentiate(plain, { of: "scalar", by }) : plain;
-      assertEquals(entriesOf(program, elements), new Set(entries));
+      assertEquals(attentionOf(program, elements), new Set(entries));
       if (each.paged) assertReadsInPlace(each, elements);
-      const expected = await runOn(reference, program, inputsOf(each, false));
-      const device = openTestCuda(elements);
-      const found = await runOn(device, program, inputsOf(each, true));
-      const again = await runOn(device, program, inputsOf(each, true));
       const { result, gradient } = TYPES[elements];
-      for (const key of ["out", ...by.map(gradientName)]) {
-        const values = expected.get(key)!;
+      const gradients = by.map((name) => [gradientName(name), gradient]);
+      await assertAgrees(program, elements, {
+        inputs: inputsOf(each, false),
+        onDevice: inputsOf(each, true),
+        tolerances: { out: result, ...Object.fromEntries(gradients) },
         // A query that sees nothing gives zeros here, and the mean of all values there.
-        if (each.blind) zeroBlind(each, key, values);
-        assertNear([found.get(key)!, values], key === "out" ? result : gradient, key);
-        assertEquals(found.get(key), again.get(key), `${key} twice the same`);
-      }
-      device.close();
+        zeros: { out: (each.blind ?? 0) * each.K * each.G * each.D },
+      });
     },
   });
-}
-
-function zeroBlind({ blind, K, G, D }: Case, key: string, values: HostArray): void {
-  if (key === "out") values.fill(0, 0, blind! * K * G * D);
 }
 
 const named = (parts: string) => parts.split(" ").map((part) => `attention_${part}`);
@@ -227,40 +195,34 @@ const SPLIT = named("split combine");
 const PLAIN = [...SPLIT, ...named("delta queries slots")];
 
 for (const each of TRAINING) {
-  const { name, blind } = each;
   const backward = named("queries_mma slots_mma delta");
-  const entries = ["attention_mma", ...(blind ? [] : backward)];
-  const by = blind ? [] : Object.keys(shapesOf(each));
-  test({ name: `bf16 on tensor cores: ${name}`, each, elements: "bf16", entries }, by);
+  const entries = ["attention_mma", ...(each.blind ? [] : backward)];
+  const by = each.blind ? [] : Object.keys(shapesOf(each));
+  test(`bf16 on tensor cores: ${each.name}`, { each, elements: "bf16", entries, by });
 }
 
 for (const elements of ["f32", "bf16"] as const) {
-  for (const each of DECODING) {
-    test({ name: `${elements}, split slots: ${each.name}`, each, elements, entries: SPLIT }, []);
+  for (const each of [...DECODING, ...PLAIN_DECODING]) {
+    test(`${elements}, split slots: ${each.name}`, { each, elements, entries: SPLIT });
   }
-  for (const each of [...PAGED_DECODING, ...PAGED_ODD]) {
-    const name = `${elements}, slots through a table: ${each.name}`;
-    test({ name, each: { ...each, paged: true }, elements, entries: SPLIT }, []);
+  for (const one of [...DECODING, ...PAGED_DECODING]) {
+    const each = { ...one, paged: true };
+    test(`${elements}, slots through a table: ${one.name}`, { each, elements, entries: SPLIT });
   }
-  const by = Object.keys(shapesOf(ODD_HEADS));
-  const name = `${elements}: heads that are no multiple of 16`;
-  test({ name, each: ODD_HEADS, elements, entries: PLAIN }, by);
+  const odd = { each: ODD_HEADS, entries: PLAIN, by: Object.keys(shapesOf(ODD_HEADS)) };
+  test(`${elements}: heads that are no multiple of 16`, { ...odd, elements });
 }
 
-const documents = TRAINING.find(({ name }) => name === "documents")!;
-const cache = TRAINING.find(({ name }) => name === "a cache")!;
-for (const each of [documents, cache]) {
-  const name = `f32: ${each.name}`;
-  test({ name, each, elements: "f32", entries: PLAIN }, Object.keys(shapesOf(each)));
+for (const each of TRAINING.filter(({ name }) => ["documents", "a cache"].includes(name))) {
+  const by = Object.keys(shapesOf(each));
+  test(`f32: ${each.name}`, { each, elements: "f32", entries: PLAIN, by });
 }
 
 Deno.test("a golden model trains on tensor cores in bf16, and without them in f32", async () => {
   const { config } = await openCheckpoint(modelFolder("qwen2-p2-tied-f32"));
   const loss = buildLoss(config, { batch: 1, tokens: 16 });
   const program = differentiate(loss, { of: "loss", by: [...loss.parameters.keys()] });
-  assertEquals(
-    entriesOf(program, "bf16"),
-    new Set(named("mma delta queries_mma slots_mma")),
-  );
-  assertEquals(entriesOf(program, "f32"), new Set(PLAIN));
+  const onTensorCores = named("mma delta queries_mma slots_mma");
+  assertEquals(attentionOf(program, "bf16"), new Set(onTensorCores));
+  assertEquals(attentionOf(program, "f32"), new Set(PLAIN));
 });

@@ -43,26 +43,22 @@ Deno.test({
   },
 });
 
-/** A compiler that changes the text of a kernel file. */
-function withKernel(
-  name: string,
-  change: (text: string) => string,
-  defines: Record<string, number>,
-) {
-  return () => {
-    const machine = emulatedMachine();
-    const { version, compile } = machine.compiler;
-    const compileChanged: typeof compile = (source, target) => {
-      const hits = source.name === name &&
-        Object.entries(defines).every(([key, value]) => target.defines[key] === value);
-      if (!hits) return compile(source, target);
-      const text = change(source.text);
-      assert(text !== source.text);
-      return compile({ ...source, text }, target);
-    };
-    return { ...machine, compiler: { version, compile: compileChanged } };
+/** A machine whose compiler changes a kernel file for one element type. */
+const withKernel = (name: string, BF16: number, from: string, to: string) => () => {
+  const machine = emulatedMachine();
+  const { version, compile } = machine.compiler;
+  const compileChanged: typeof compile = (source, target) => {
+    if (source.name !== name || target.defines.BF16 !== BF16) return compile(source, target);
+    const text = source.text.replace(from, to);
+    assert(text !== source.text);
+    return compile({ ...source, text }, target);
   };
-}
+  return { ...machine, compiler: { version, compile: compileChanged } };
+};
+
+const failing = (message: string) => () => {
+  throw new EnvironmentError(message, { hints: [] });
+};
 
 /** Replays of graphs before each stage that has some: three for logits, eleven for training. */
 const GRAPHS_BEFORE = {
@@ -79,9 +75,7 @@ const failingGraphs = (after: number) => () =>
 const GRAPH_FAULT = "cannot launch a graph: CUDA_ERROR_ILLEGAL_ADDRESS (700)";
 
 const FAULTS: readonly (readonly [stage: string, open: () => CudaMachine, found: string])[] = [
-  ["libraries", () => {
-    throw new EnvironmentError("cannot load libcuda.so: tried nothing", { hints: [] });
-  }, "cannot load libcuda.so"],
+  ["libraries", failing("cannot load libcuda.so: tried nothing"), "cannot load libcuda.so"],
   [
     "context",
     () => machineWith("cuDevicePrimaryCtxRetain", () => () => 999),
@@ -103,27 +97,17 @@ const FAULTS: readonly (readonly [stage: string, open: () => CudaMachine, found:
     "memory that was copied there and back differs",
   ],
   ["compiler", () => {
-    const compile = () => {
-      throw new EnvironmentError("cannot compile forward/embedding.cu for sm_90", { hints: [] });
-    };
+    const compile = failing("cannot compile forward/embedding.cu for sm_90");
     return { ...emulatedMachine(), compiler: { version: "13.0", compile } };
   }, "cannot compile forward/embedding.cu"],
   [
     "kernels in f32",
-    withKernel(
-      "forward/rope.cu",
-      (text) => text.replace("b * c + a * s", "b * c - a * s"),
-      { BF16: 0 },
-    ),
+    withKernel("forward/rope.cu", 0, "b * c + a * s", "b * c - a * s"),
     "op rotate_and_write differs from the reference by",
   ],
   [
     "kernels in bf16",
-    withKernel(
-      "backward/attention_mma.cu",
-      (text) => text.replace("score * (product - query.delta)", "score * product"),
-      { BF16: 1 },
-    ),
+    withKernel("backward/attention_mma.cu", 1, "(product - query.delta)", "product"),
     "op gradient of attention differs from the reference by",
   ],
   ...Object.entries(GRAPHS_BEFORE).map(([stage, count]) =>

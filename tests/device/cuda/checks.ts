@@ -1,12 +1,11 @@
 /** Helpers of the tests of single kernels: inputs that bf16 has, launches of a program, distances. */
-import { assert } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import type { Program } from "../../../core/graph/program.ts";
 import type { RandomStream } from "../../../core/base/random.ts";
-import type { HostArray } from "../../../core/runtime/device.ts";
 import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
-import { lower } from "../../../core/runtime/cuda/lower.ts";
-import type { KernelLaunch, Step } from "../../../core/runtime/cuda/lowering.ts";
 import { fromF32, toF32 } from "../../../core/base/dtype.ts";
+import { openTestCuda, reference } from "../devices.ts";
+import { type Data, runOn } from "../programs.ts";
 
 /** Normal numbers of some size, each of which bf16 has. */
 export function drawNarrow(random: RandomStream, count: number, size: number): number[] {
@@ -14,24 +13,36 @@ export function drawNarrow(random: RandomStream, count: number, size: number): n
   return Array.from(toF32(fromF32(exact, "bf16"), "bf16"));
 }
 
-/** Launches of kernels that a program is made of. */
-export function launchesOf(program: Program, dtype: ComputeType): KernelLaunch[] {
-  const { nodes } = lower(program, dtype, () => false).program;
-  return nodes.flatMap(({ attributes }) => (attributes as Step).launch ?? []);
-}
-
 /** The largest size of a number; NaN where there is one. */
 function largest(values: ArrayLike<number>): number {
   return Array.from(values, Math.abs).reduce((a, b) => Math.max(a, b));
 }
 
-/** Errors are relative to the largest number expected. */
-export function assertNear(
-  [found, expected]: readonly [HostArray, HostArray],
-  tolerance: number,
-  name: string,
-): void {
-  const size = largest(expected);
-  const worst = largest(Array.from(expected, (x, i) => found[i]! - x));
-  assert(worst <= tolerance * size, `${name}: off by ${worst / size} of the largest`);
+/** Runs of a program: its inputs, those of the device where they are others, and how far outputs may be off. */
+export interface Agreement {
+  readonly inputs: Data;
+  readonly onDevice?: Data;
+  /** Tolerance of outputs by name, relative to the largest number expected. */
+  readonly tolerances: Readonly<Record<string, number>>;
+  /** Elements at the beginning of an output that the device has as zeros, unlike the reference. */
+  readonly zeros?: Readonly<Record<string, number>>;
+}
+
+/** Requires of the cuda device what the reference computes, and the same bits from a second run. */
+export async function assertAgrees(
+  program: Program,
+  elements: ComputeType,
+  { inputs, onDevice = inputs, tolerances, zeros = {} }: Agreement,
+): Promise<void> {
+  const expected = await runOn(reference, program, inputs);
+  const device = openTestCuda(elements);
+  const found = await runOn(device, program, onDevice);
+  const again = await runOn(device, program, onDevice);
+  for (const [name, tolerance] of Object.entries(tolerances)) {
+    const values = expected.get(name)!.fill(0, 0, zeros[name] ?? 0);
+    const worst = largest(Array.from(values, (x, i) => found.get(name)![i]! - x)) / largest(values);
+    assert(worst <= tolerance, `${name}: off by ${worst} of the largest`);
+    assertEquals(found.get(name), again.get(name), `${name} twice the same`);
+  }
+  device.close();
 }

@@ -9,34 +9,23 @@ import { CudaError } from "../../../core/runtime/cuda/driver/errors.ts";
 import type { LaunchConfig } from "../../../core/runtime/cuda/driver/launch.ts";
 import { fileNamed } from "../../unit/runtime/cuda/kernels.ts";
 import { EMULATED_ARCHITECTURE, EmulatorError } from "../../emulator/mod.ts";
-import { type Argument, test } from "../../emulator/testing.ts";
-
-const block = (threads: number, x = 1, y = 1): LaunchConfig => ({
-  grid: [x, y, 1],
-  block: [threads, 1, 1],
-});
-
-const HEAD = `#include "common/ptx.cuh"
-extern "C" __global__ void __launch_bounds__(128) `;
+import { type Argument, blocks, test } from "../../emulator/testing.ts";
 
 test("threads meet at barriers and exchange values within a warp", (bench) => {
-  const kernel = bench.kernel(
-    `${HEAD} exchange(int* out) {
-      __shared__ int other[96];
-      const int i = threadIdx.x;
-      other[i] = 100 * blockIdx.x + i;
-      __syncthreads();
-      int* row = out + (blockIdx.x * 96 + i) * 3;
-      row[0] = other[95 - i];
-      row[1] = __shfl_xor_sync(0xffffffffu, i, 5);
-      row[2] = -1;
-      if (i % 32 >= 16) return;
-      row[2] = __shfl_xor_sync(0xffffu, i, 1);
-    }`,
-    "exchange",
-  );
+  const kernel = bench.kernelFrom(`exchange(int* out) {
+    __shared__ int other[96];
+    const int i = threadIdx.x;
+    other[i] = 100 * blockIdx.x + i;
+    __syncthreads();
+    int* row = out + (blockIdx.x * 96 + i) * 3;
+    row[0] = other[95 - i];
+    row[1] = __shfl_xor_sync(0xffffffffu, i, 5);
+    row[2] = -1;
+    if (i % 32 >= 16) return;
+    row[2] = __shfl_xor_sync(0xffffu, i, 1);
+  }`);
   const out = bench.empty(4 * 2 * 96 * 3);
-  bench.launch(kernel, block(96, 2), [out]);
+  bench.launch(kernel, blocks(96, 2), [out]);
   const found = new Int32Array(bench.get(out, 2 * 96 * 3).buffer);
   for (let i = 0; i < 192; i++) {
     const at = Math.floor(i / 96), thread = i % 96;
@@ -47,7 +36,7 @@ test("threads meet at barriers and exchange values within a warp", (bench) => {
 });
 
 /** Kernels that break a rule, and what is said about them. */
-const FAULTS: readonly [rule: string, body: string, text: string, list?: Argument[]][] = [
+const FAULTS: readonly [rule: string, body: string, text: string][] = [
   [
     "a barrier that some threads pass by",
     "if (threadIdx.x != 5) __syncthreads();",
@@ -86,33 +75,30 @@ const FAULTS: readonly [rule: string, body: string, text: string, list?: Argumen
 
 for (const [rule, body, text] of FAULTS) {
   test(`${rule} is reported`, (bench) => {
-    const kernel = bench.kernel(`${HEAD} fault(float* out) { ${body} }`, "fault");
+    const kernel = bench.kernelFrom(`fault(float* out) { ${body} }`);
     const out = bench.empty(256);
-    bench.launch(kernel, block(32), [out]);
+    bench.launch(kernel, blocks(32), [out]);
     assertThrows(() => bench.driver.synchronize(bench.stream), EmulatorError, text);
     bench.driver.synchronize(bench.stream);
   });
 }
 
 test("unwritten memory is NaN, also shared memory of the next block", (bench) => {
-  const kernel = bench.kernel(
-    `${HEAD} stale(float* out) {
-      __shared__ float left;
-      out[blockIdx.x] = left;
-      left = 1.0f;
-    }`,
-    "stale",
-  );
+  const kernel = bench.kernelFrom(`stale(float* out) {
+    __shared__ float left;
+    out[blockIdx.x] = left;
+    left = 1.0f;
+  }`);
   const out = bench.empty(12);
-  bench.launch(kernel, block(1, 2), [out]);
+  bench.launch(kernel, blocks(1, 2), [out]);
   assertEquals([...bench.get(out, 3)], [NaN, NaN, NaN]);
 });
 
-const COUNT = `${HEAD} count(int* x, int step) { x[threadIdx.x] += step; }`;
+const COUNT = `count(int* x, int step) { x[threadIdx.x] += step; }`;
 
 test("work runs in stream order and when something waits for it", (bench) => {
   const { driver, stream } = bench;
-  const kernel = bench.kernel(COUNT, "count");
+  const kernel = bench.kernelFrom(COUNT);
   const x = bench.empty(4);
   const source = Int32Array.of(5);
   driver.upload(x, source, stream);
@@ -120,7 +106,7 @@ test("work runs in stream order and when something waits for it", (bench) => {
   const start = driver.createEvent({ timing: true }), end = driver.createEvent({ timing: true });
   const pinned = driver.allocatePinned(4);
   driver.recordEvent(start, stream);
-  bench.launch(kernel, block(1), [x, ["i32", 2]]);
+  bench.launch(kernel, blocks(1), [x, ["i32", 2]]);
   driver.downloadPinned(pinned.address, x, 4, stream);
   driver.recordEvent(end, stream);
   driver.zero(x, 4, stream);
@@ -139,9 +125,9 @@ test("work runs in stream order and when something waits for it", (bench) => {
 
 test("a graph keeps its arguments and reads memory as it is at each launch", (bench) => {
   const { driver, stream } = bench;
-  const kernel = bench.kernel(COUNT, "count");
+  const kernel = bench.kernelFrom(COUNT);
   const x = bench.put(Int32Array.of(1, 2)), copy = bench.empty(8);
-  const launch = bench.prepare(kernel, block(2), [x, ["i32", 10]]);
+  const launch = bench.prepare(kernel, blocks(2), [x, ["i32", 10]]);
   const graph = driver.capture(stream, () => {
     driver.launch(launch, stream);
     driver.copy(copy, x, 8, stream);
@@ -165,14 +151,14 @@ test("a graph keeps its arguments and reads memory as it is at each launch", (be
 
 test("wrong calls get the codes of a real driver", (bench) => {
   const { driver, stream } = bench;
-  const kernel = bench.kernel(COUNT, "count");
+  const kernel = bench.kernelFrom(COUNT);
   const x = bench.empty(4);
   const step: Argument = ["i32", 1];
   const launch = (config: LaunchConfig) => () => bench.launch(kernel, config, [x, step]);
-  assertThrows(launch(block(129)), CudaError, "INVALID_VALUE");
-  assertThrows(launch(block(1, 1, 65536)), CudaError, "INVALID_VALUE");
-  assertThrows(launch(block(0)), CudaError, "INVALID_VALUE");
-  assertThrows(() => bench.launch(kernel, block(1), [8n, step]), EmulatorError, "argument 0");
+  assertThrows(launch(blocks(129)), CudaError, "INVALID_VALUE");
+  assertThrows(launch(blocks(1, 1, 65536)), CudaError, "INVALID_VALUE");
+  assertThrows(launch(blocks(0)), CudaError, "INVALID_VALUE");
+  assertThrows(() => bench.launch(kernel, blocks(1), [8n, step]), EmulatorError, "argument 0");
   assertThrows(() => driver.synchronize(3n), CudaError, "INVALID_HANDLE");
   assertThrows(() => driver.free(x + 256n), CudaError, "INVALID_VALUE");
   assertThrows(() => driver.zero(x, 8, stream), CudaError, "INVALID_VALUE");

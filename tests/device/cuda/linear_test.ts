@@ -6,19 +6,17 @@
  * of k lie on both sides of what a kernel takes at a time. Each case checks which kernel runs.
  */
 import { assertEquals } from "@std/assert";
-import { Builder } from "../../../core/graph/builder.ts";
 import type { Program } from "../../../core/graph/program.ts";
-import { elementCount, type Shape } from "../../../core/graph/types.ts";
+import { elementCount } from "../../../core/graph/types.ts";
 import { linear } from "../../../core/ops/linear.ts";
 import { RandomStream } from "../../../core/base/random.ts";
-import { fileNamed, kernelNamed } from "../../unit/runtime/cuda/kernels.ts";
+import { entriesOf, fileNamed, kernelNamed, launchesOf } from "../../unit/runtime/cuda/kernels.ts";
 import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
 import type { HostArray } from "../../../core/runtime/device.ts";
-import { emulatorPresent } from "../../emulator/mod.ts";
-import { Bench, values } from "../../emulator/testing.ts";
-import { assertNear, drawNarrow, launchesOf } from "./checks.ts";
-import { CUDA, openTestCuda, reference } from "../devices.ts";
-import { runOn } from "../ops/cases.ts";
+import { test as testKernel, values } from "../../emulator/testing.ts";
+import { assertAgrees, drawNarrow } from "./checks.ts";
+import { CUDA, openTestCuda } from "../devices.ts";
+import { f32, programOf, runOn } from "../programs.ts";
 
 /** Columns of layers that read the same rows, such as queries, keys and values. */
 const COLUMNS = [50, 17, 40];
@@ -27,28 +25,16 @@ const COLUMNS = [50, 17, 40];
 type Form = "cast" | "f32";
 
 /** Rows and columns of x. */
-interface Sizes {
-  readonly M: number;
-  readonly K: number;
-}
-
-/** Tolerance of results. */
-const tolerance = (elements: ComputeType, form: Form) =>
-  elements === "bf16" && form === "cast" ? 2 ** -7 : 1e-5;
-
-const f32 = (shape: Shape) => ({ dtype: "f32", shape }) as const;
+type Sizes = Readonly<Record<"M" | "K", number>>;
 
 function build({ M, K }: Sizes, form: Form): Program {
-  const g = new Builder("linear");
-  const x = g.input("x", f32([M, K]));
-  const weight = (name: string, N: number) => g.input(name, f32([N, K]));
-  COLUMNS.forEach((N, i) => {
-    // The second one has no bias.
-    const bias = i === 1 ? undefined : g.input(`bias${i}`, f32([N]));
-    const y = linear({ x, weight: weight(`weight${i}`, N), bias });
-    g.output(`y${i}`, form === "f32" ? y : y.reshape([M * N]));
-  });
-  return g.build();
+  return programOf("linear", { x: [M, K] }, ({ x }, g) =>
+    Object.fromEntries(COLUMNS.map((N, i) => {
+      const weight = g.input(`weight${i}`, f32(N, K));
+      const bias = i === 1 ? undefined : g.input(`bias${i}`, f32(N)); // the second has none
+      const y = linear({ x, weight, bias });
+      return [`y${i}`, form === "f32" ? y : y.reshape([M * N])];
+    })));
 }
 
 /** Numbers for every input; the same for the first rows of x, however many there are. */
@@ -59,31 +45,16 @@ function inputsOf(program: Program, K: number): Map<string, number[]> {
   }));
 }
 
-/** The one kernel of linear layers in a program, and its defines. */
-function kernelOf(program: Program, elements: ComputeType): string {
-  const launches = launchesOf(program, elements).filter(({ kernel }) =>
-    kernel.entry.startsWith("linear")
-  );
-  assertEquals(launches.length, 1, "what reads the same rows is one launch");
-  const [{ kernel: { entry }, defines }] = launches as [typeof launches[0]];
-  return `${entry} ROWS=${defines.ROWS} F32_OUT=${defines.F32_OUT}`;
-}
-
-/** Runs a program twice and compares it with the reference and itself. */
-async function check(sizes: Sizes, form: Form, elements: ComputeType, kernel: string) {
+/** Compares layers that are one launch, of a kernel compiled for some rows. */
+async function check(sizes: Sizes, form: Form, elements: ComputeType, ROWS: number) {
   const program = build(sizes, form);
-  const name = `${form}, ${sizes.M} rows of ${sizes.K}`;
-  assertEquals(kernelOf(program, elements), kernel, name);
-  const inputs = inputsOf(program, sizes.K);
-  const expected = await runOn(reference, program, inputs);
-  const device = openTestCuda(elements);
-  const found = await runOn(device, program, inputs);
-  const again = await runOn(device, program, inputs);
-  for (const key of program.outputs.keys()) {
-    assertNear([found.get(key)!, expected.get(key)!], tolerance(elements, form), `${name}: ${key}`);
-    assertEquals(found.get(key), again.get(key), `${name}: ${key} twice the same`);
-  }
-  device.close();
+  const launches = launchesOf(program, elements)
+    .filter(({ kernel }) => kernel.entry.startsWith("linear"))
+    .map(({ kernel, defines }) => [kernel.entry, defines.ROWS, defines.F32_OUT]);
+  assertEquals(launches, [["linear", ROWS, Number(form === "f32")]], `${form}, ${sizes.K}`);
+  const tolerance = elements === "bf16" && form === "cast" ? 2 ** -7 : 1e-5;
+  const tolerances = Object.fromEntries(COLUMNS.map((_, i) => [`y${i}`, tolerance]));
+  await assertAgrees(program, elements, { inputs: inputsOf(program, sizes.K), tolerances });
 }
 
 function test(name: string, fn: () => Promise<void>): void {
@@ -96,17 +67,15 @@ const COMPILED_ROWS = [[1, 1], [2, 4], [4, 4], [5, 8], [7, 8], [8, 8]] as const;
 for (const [M, ROWS] of COMPILED_ROWS) {
   test(`${M} rows through the kernel of few rows`, async () => {
     for (const K of [8, 20, 64, 136, 1272]) {
-      await check({ M, K }, "cast", "bf16", `linear ROWS=${ROWS} F32_OUT=0`);
-      await check({ M, K }, "f32", "bf16", `linear ROWS=${ROWS} F32_OUT=1`);
-      await check({ M, K }, "cast", "f32", `linear ROWS=${ROWS} F32_OUT=0`);
+      await check({ M, K }, "cast", "bf16", ROWS);
+      await check({ M, K }, "f32", "bf16", ROWS);
+      await check({ M, K }, "cast", "f32", ROWS);
     }
   });
 }
 
 Deno.test("more than 8 rows are products of the library", () => {
-  const entries = launchesOf(build({ M: 9, K: 64 }, "cast"), "f32").map(({ kernel }) =>
-    kernel.entry
-  );
+  const entries = entriesOf(build({ M: 9, K: 64 }, "cast"));
   assertEquals(entries.filter((entry) => entry !== "copy"), []);
 });
 
@@ -131,12 +100,10 @@ function beforeNaN(rows: number, K: number, count: number, seed: number) {
 }
 
 for (const [M, ROWS] of COMPILED_ROWS) {
-  Deno.test({
-    name: `what lies behind ${M} rows and their weights does not count and is not touched`,
-    ignore: !emulatorPresent(),
-    fn() {
+  testKernel(
+    `what lies behind ${M} rows and their weights does not count and is not touched`,
+    (bench) => {
       const [N, K, around] = [17, 40, 72];
-      const bench = new Bench();
       const source = fileNamed("forward/linear.cu");
       const defines = { BF16: 1, ROWS, F32_OUT: 0 };
       const x = bench.put(beforeNaN(M, K, around, 1), "bf16");
@@ -151,7 +118,6 @@ for (const [M, ROWS] of COMPILED_ROWS) {
       const found = bench.get(y, around * N, "bf16");
       assertEquals(found.findIndex(Number.isNaN), M * N, "rows are written");
       assertEquals(found.subarray(M * N).every(Number.isNaN), true, "no more are");
-      bench.close();
     },
-  });
+  );
 }

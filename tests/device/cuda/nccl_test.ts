@@ -2,34 +2,18 @@
  * Two emulated GPUs train together over an emulated NCCL, and follow the golden run of one process; one GPU,
  * a real one where tests are to run on it, is a job of one rank.
  */
-import { assert, assertEquals } from "@std/assert";
-import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import { assertEquals } from "@std/assert";
 import { DataParallel } from "../../../core/collective/data_parallel.ts";
 import { NcclGroup } from "../../../core/collective/nccl.ts";
 import { ID_BYTES, openNccl, uniqueId } from "../../../core/collective/nccl_library.ts";
-import { weightValues } from "../../../core/runtime/weights.ts";
-import { trainableSpecs } from "../../../core/train/trainable.ts";
-import { Trainer } from "../../../core/train/trainer.ts";
 import { emulatedMachine, emulatorPresent } from "../../emulator/mod.ts";
 import { EmulatedNccl } from "../../emulator/nccl.ts";
 import { CUDA, openEmulated, openTestCuda } from "../devices.ts";
-import { modelFolder, readExpected } from "../goldens.ts";
+import { readExpected } from "../goldens.ts";
+import { assertStep, batchOf, openTrainer } from "../train/golden_runs.ts";
 
 const NAME = "qwen2-p2-tied-f32";
 const WORLD = 2;
-
-/** One rank's part of a batch: every second row, from its own on. */
-function rowsOf(rows: readonly number[][], rank: number) {
-  const own = rows.filter((_, row) => row % WORLD === rank);
-  const weights = own.flatMap((row) => row.map((_, t) => Number(t < row.length - 1)));
-  return {
-    ids: own.flat(),
-    positions: own.flatMap((row) => row.map((_, t) => t)),
-    targets: own.flatMap((row) => row.map((_, t) => row[t + 1] ?? 0)),
-    weights,
-    predicted: weights.filter((weight) => weight > 0).length,
-  };
-}
 
 Deno.test({
   name: "cuda: NCCL of one rank leaves tensors as they are, and adds up its own numbers",
@@ -61,7 +45,6 @@ for (const shards of [true, false]) {
     name: `two emulated cuda devices follow the golden run, ${shards ? "sharded" : "replicated"}`,
     ignore: !emulatorPresent(),
     async fn() {
-      const { config, tensors } = await openCheckpoint(modelFolder(NAME));
       const { train } = await readExpected(NAME);
       const run = train!.find(({ mode, repeat }) => mode === "full" && repeat === 1)!;
       const [rows, tokens] = [run.batches[0]!.length, run.batches[0]![0]!.length];
@@ -74,26 +57,12 @@ for (const shards of [true, false]) {
         const place = { rank, world: WORLD, timeoutMs: 60_000 };
         const group = new NcclGroup(nccl.symbols(rank), device, id, place);
         const collective = new DataParallel(device, group, { shards });
-        const trainer = await Trainer.create(device, {
-          config,
-          trained: trainableSpecs(config, { params: "all", aggregation: "dynamic" }),
-          initial: (parameter) => weightValues(tensors.get(parameter)!),
-          sizes: { batch: rows / WORLD, tokens },
-          optimizer: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 1 },
-          accumulates: false,
-          recompute: false,
-          collective,
-        });
-        const rates = { backbone: run.lr, prefix: run.lr, aggregator: run.lr };
-        for (const [i, expected] of run.steps.entries()) {
-          await trainer.accumulate(rowsOf(run.batches[i]!, rank));
+        const trainer = await openTrainer(device, NAME, { rows: rows / WORLD, tokens, collective });
+        for (const i of run.steps.keys()) {
+          const own = run.batches[i]!.filter((_, row) => row % WORLD === rank);
+          await trainer.accumulate(batchOf(own));
           await trainer.exchangeSums();
-          const loss = trainer.sums.loss / trainer.sums.predicted;
-          const { gradNorm, clipScale } = await trainer.update(i + 1, rates);
-          const tolerance = Math.max(2e-5, 20 * run.loss_noise);
-          assert(Math.abs(loss - expected.loss) < tolerance, `step ${i + 1}: loss ${loss}`);
-          assert(Math.abs(gradNorm / expected.grad_norm - 1) < 1e-3, `step ${i + 1}: ${gradNorm}`);
-          assert(Math.abs(clipScale - expected.clip_scale) < 1e-3, `step ${i + 1}: ${clipScale}`);
+          await assertStep(trainer, run, i);
         }
         await collective.barrier();
         const values = trainer.groups.map((arrays) => trainer.device.read(arrays.values));

@@ -4,20 +4,20 @@
  */
 import { assertEquals } from "@std/assert";
 import { fromF32, toF32 } from "../../../core/base/dtype.ts";
-import { test, values } from "../../emulator/testing.ts";
-
-const ONE_WARP = { grid: [1, 1, 1], block: [32, 1, 1] } as const;
-const HEAD = `#include "common/ptx.cuh"
-extern "C" __global__ void __launch_bounds__(32) `;
+import { blocks, test, values } from "../../emulator/testing.ts";
 
 /** groupID and threadID_in_group of a lane. */
 const groupOf = (lane: number) => lane >> 2;
 const inGroup = (lane: number) => lane % 4;
 
-/** Registers of all lanes, `each` 16-bit elements a lane, as whole 32-bit words in f32 memory. */
-function packed(elements: Float32Array<ArrayBuffer>): Float32Array<ArrayBuffer> {
-  return new Float32Array(fromF32(elements, "bf16").slice().buffer);
+/** 16-bit elements as whole 32-bit words in f32 memory. */
+function packed(elements: readonly number[]): Float32Array<ArrayBuffer> {
+  return new Float32Array(fromF32(Float32Array.from(elements), "bf16").slice().buffer);
 }
+
+/** Registers of all lanes, `each` elements a lane. */
+const registers = (each: number, element: (lane: number, i: number) => number): number[] =>
+  Array.from({ length: 32 * each }, (_, at) => element(Math.floor(at / each), at % each));
 
 /*
  * mma.m16n8k16, .bf16: fragment of A, elements a0 … a7 in four registers
@@ -41,46 +41,36 @@ function packed(elements: Float32Array<ArrayBuffer>): Float32Array<ArrayBuffer> 
  */
 test("mma.m16n8k16 multiplies the fragments of the manual and adds to D", (bench) => {
   const A = values(16 * 16, 1), B = values(16 * 8, 2), C = values(16 * 8, 3);
-  const a = new Float32Array(32 * 8), b = new Float32Array(32 * 4), c = new Float32Array(32 * 4);
-  const cell = (lane: number, i: number) => {
-    const row = i < 2 ? groupOf(lane) : groupOf(lane) + 8;
-    return row * 8 + inGroup(lane) * 2 + (i & 1);
-  };
-  for (let lane = 0; lane < 32; lane++) {
-    for (let i = 0; i < 8; i++) {
-      const row = i < 2 || (4 <= i && i < 6) ? groupOf(lane) : groupOf(lane) + 8;
-      const column = inGroup(lane) * 2 + (i & 1) + (i < 4 ? 0 : 8);
-      a[lane * 8 + i] = A[row * 16 + column]!;
-    }
-    for (let i = 0; i < 4; i++) {
-      const row = inGroup(lane) * 2 + (i & 1) + (i < 2 ? 0 : 8);
-      b[lane * 4 + i] = B[row * 8 + groupOf(lane)]!;
-      c[lane * 4 + i] = C[cell(lane, i)]!;
-    }
-  }
-  const kernel = bench.kernel(
-    `${HEAD} product(float* d, const unsigned* a, const unsigned* b, const float* c) {
-      const int lane = threadIdx.x;
-      unsigned left[4], right[2];
-      float sum[4];
-      for (int i = 0; i < 4; i++) left[i] = a[lane * 4 + i], sum[i] = c[lane * 4 + i];
-      for (int i = 0; i < 2; i++) right[i] = b[lane * 2 + i];
-      mma_m16n8k16_bf16(sum, left, right);
-      for (int i = 0; i < 4; i++) d[lane * 4 + i] = sum[i];
-    }`,
-    "product",
-  );
+  const minor = (lane: number, i: number) => inGroup(lane) * 2 + (i & 1);
+  const cell = (lane: number, i: number) => (groupOf(lane) + (i < 2 ? 0 : 8)) * 8 + minor(lane, i);
+  const a = registers(8, (lane, i) => {
+    const row = i < 2 || (4 <= i && i < 6) ? groupOf(lane) : groupOf(lane) + 8;
+    return A[row * 16 + minor(lane, i) + (i < 4 ? 0 : 8)]!;
+  });
+  const b = registers(4, (lane, i) => {
+    const row = minor(lane, i) + (i < 2 ? 0 : 8);
+    return B[row * 8 + groupOf(lane)]!;
+  });
+  const c = Float32Array.from(registers(4, (lane, i) => C[cell(lane, i)]!));
+  const kernel = bench.kernelFrom(`product(
+    float* d, const unsigned* a, const unsigned* b, const float* c) {
+    const int lane = threadIdx.x;
+    unsigned left[4], right[2];
+    float sum[4];
+    for (int i = 0; i < 4; i++) left[i] = a[lane * 4 + i], sum[i] = c[lane * 4 + i];
+    for (int i = 0; i < 2; i++) right[i] = b[lane * 2 + i];
+    mma_m16n8k16_bf16(sum, left, right);
+    for (int i = 0; i < 4; i++) d[lane * 4 + i] = sum[i];
+  }`);
   const d = bench.empty(4 * 128);
-  bench.launch(kernel, ONE_WARP, [d, bench.put(packed(a)), bench.put(packed(b)), bench.put(c)]);
-  const found = bench.get(d, 128);
-  for (let lane = 0; lane < 32; lane++) {
-    for (let i = 0; i < 4; i++) {
-      const at = cell(lane, i), row = Math.floor(at / 8), column = at % 8;
-      let expected = C[at]!;
-      for (let k = 0; k < 16; k++) expected += A[row * 16 + k]! * B[k * 8 + column]!;
-      assertEquals(found[lane * 4 + i], expected, `lane ${lane}, c${i}`);
-    }
-  }
+  bench.launch(kernel, blocks(32), [d, bench.put(packed(a)), bench.put(packed(b)), bench.put(c)]);
+  const expected = registers(4, (lane, i) => {
+    const at = cell(lane, i), row = Math.floor(at / 8), column = at % 8;
+    let sum = C[at]!;
+    for (let k = 0; k < 16; k++) sum += A[row * 16 + k]! * B[k * 8 + column]!;
+    return sum;
+  });
+  assertEquals([...bench.get(d, 128)], expected);
 });
 
 /*
@@ -96,41 +86,33 @@ test("mma.m16n8k16 multiplies the fragments of the manual and adds to D", (bench
 for (const transposed of [false, true]) {
   const name = transposed ? "ldmatrix_x4_trans" : "ldmatrix_x4";
   test(`${name} gives each lane the elements of the manual`, (bench) => {
-    const kernel = bench.kernel(
-      `${HEAD} load(unsigned* out, const unsigned* x) {
-        __shared__ __align__(16) unsigned rows[32][4];  // row of 8 elements for each address
-        const int lane = threadIdx.x;
-        for (int i = 0; i < 4; i++) rows[lane][i] = x[lane * 4 + i];
-        __syncthreads();
-        unsigned r[4];
-        ${name}(r, rows[lane]);
-        for (int i = 0; i < 4; i++) out[lane * 4 + i] = r[i];
-      }`,
-      "load",
-    );
+    const kernel = bench.kernelFrom(`load(unsigned* out, const unsigned* x) {
+      __shared__ __align__(16) unsigned rows[32][4];  // row of 8 elements for each address
+      const int lane = threadIdx.x;
+      for (int i = 0; i < 4; i++) rows[lane][i] = x[lane * 4 + i];
+      __syncthreads();
+      unsigned r[4];
+      ${name}(r, rows[lane]);
+      for (int i = 0; i < 4; i++) out[lane * 4 + i] = r[i];
+    }`);
     // Element (matrix, row, column) is a number of its own.
-    const x = Float32Array.from({ length: 256 }, (_, i) => i);
+    const x = Array.from({ length: 256 }, (_, i) => i);
     const out = bench.empty(4 * 128);
-    bench.launch(kernel, ONE_WARP, [out, bench.put(packed(x))]);
+    bench.launch(kernel, blocks(32), [out, bench.put(packed(x))]);
     const found = toF32(new Uint8Array(bench.get(out, 128).buffer), "bf16");
-    for (let lane = 0; lane < 32; lane++) {
-      for (let i = 0; i < 8; i++) {
-        const matrix = i >> 1, major = groupOf(lane), minor = inGroup(lane) * 2 + (i & 1);
-        const place = transposed ? minor * 8 + major : major * 8 + minor;
-        assertEquals(found[lane * 8 + i], matrix * 64 + place, `lane ${lane}, element ${i}`);
-      }
-    }
+    const expected = registers(8, (lane, i) => {
+      const matrix = i >> 1, major = groupOf(lane), minor = inGroup(lane) * 2 + (i & 1);
+      return matrix * 64 + (transposed ? minor * 8 + major : major * 8 + minor);
+    });
+    assertEquals([...found], expected);
   });
 }
 
 /** cvt.rn: to the nearest, ties to even; NaN becomes the canonical NaN of bf16, 0x7fff. */
 test("cvt.rn.bf16.f32 rounds to nearest even, and NaN is 0x7fff", (bench) => {
-  const kernel = bench.kernel(
-    `${HEAD} convert(unsigned* out, const float* x) {
-      out[threadIdx.x] = cvt_rn_bf16(x[threadIdx.x]);
-    }`,
-    "convert",
-  );
+  const kernel = bench.kernelFrom(`convert(unsigned* out, const float* x) {
+    out[threadIdx.x] = cvt_rn_bf16(x[threadIdx.x]);
+  }`);
   const cases = [
     [1, 0x3f80],
     [1 + 2 ** -8, 0x3f80], // a tie, to even
@@ -144,7 +126,7 @@ test("cvt.rn.bf16.f32 rounds to nearest even, and NaN is 0x7fff", (bench) => {
   ] as const;
   const x = bench.put(Float32Array.from({ length: 32 }, (_, i) => cases[i % cases.length]![0]));
   const out = bench.empty(4 * 32);
-  bench.launch(kernel, ONE_WARP, [out, x]);
+  bench.launch(kernel, blocks(32), [out, x]);
   const found = new Int32Array(bench.get(out, 32).buffer);
   cases.forEach(([value, bits], i) => assertEquals(found[i], bits, `${value}`));
 });

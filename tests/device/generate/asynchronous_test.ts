@@ -8,49 +8,41 @@ import { NumericalError } from "../../../core/base/errors.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { generate, type GenerationRequest } from "../../../core/generate/generate.ts";
 import { RandomStream } from "../../../core/base/random.ts";
-import type {
-  Device,
-  DeviceTensor,
-  FileTensor,
-  HostTensor,
-  Weights,
-} from "../../../core/runtime/device.ts";
+import type { Device, DeviceTensor } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { weightValues } from "../../../core/runtime/weights.ts";
 import { GREEDY, type SamplingOptions } from "../../../core/base/sampling.ts";
-import { emulatedMachine, emulatorPresent } from "../../emulator/mod.ts";
-import { CUDA, openEmulated, openTestCuda, reference } from "../devices.ts";
-import { modelFolder, openGolden } from "../goldens.ts";
+import { emulatorPresent } from "../../emulator/mod.ts";
+import { machineWith } from "../../emulator/testing.ts";
+import { openEmulated, samplers } from "../devices.ts";
+import { prompt, request } from "../engines.ts";
+import { modelFolder, openGolden, withNaN } from "../goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";
 const WARM: SamplingOptions = { temperature: 1.5, topK: 40, topP: 0.95, minP: 0.01 };
 const HOT: SamplingOptions = { temperature: 1, topK: 0, topP: 1, minP: 0 };
 
-function prompt(index: number, length = 3 + index * 5 % 11): number[] {
-  const random = new RandomStream(index, "prompt");
-  return Array.from({ length }, () => random.integer(480));
-}
-
-function request(index: number, changes: Partial<GenerationRequest> = {}): GenerationRequest {
-  return {
-    tokens: prompt(index),
+/** A request whose length, sampling and random numbers depend on its index. */
+function requestOf(index: number, changes: Partial<GenerationRequest> = {}): GenerationRequest {
+  return request(prompt(index), {
     maxTokens: 3 + index * 7 % 13,
     sampling: [GREEDY, WARM, HOT][index % 3]!,
     random: new RandomStream(5, index),
-    eosTokenIds: [],
     ...changes,
-  };
+  });
 }
 
 /** Ends by limit, by end token and by stop string, in an order of its own. */
 function requests(): GenerationRequest[] {
   return Array.from({ length: 10 }, (_, i) => {
     let count = 0;
-    if (i % 4 === 1) return request(i, { maxTokens: 30, shouldStop: () => ++count === 4 });
+    if (i % 4 === 1) return requestOf(i, { maxTokens: 30, shouldStop: () => ++count === 4 });
     if (i % 4 === 2) {
-      return request(i, { maxTokens: 20, eosTokenIds: Array.from({ length: 60 }, (_, id) => id) });
+      return requestOf(i, {
+        maxTokens: 20,
+        eosTokenIds: Array.from({ length: 60 }, (_, id) => id),
+      });
     }
-    return request(i, i === 3 ? { maxTokens: 1 } : {});
+    return requestOf(i, i === 3 ? { maxTokens: 1 } : {});
   });
 }
 
@@ -69,18 +61,10 @@ async function texts(
   return results;
 }
 
-const devices: readonly (readonly [string, () => Device])[] = [
-  ["reference", () => reference],
-  ...(CUDA ? [[CUDA, () => openTestCuda()] as const] : []),
-];
-
-for (const [name, open] of devices) {
+for (const [name, open] of samplers) {
   Deno.test(`${name}: texts are those of the processor, alone and together`, async () => {
-    const expected = await texts(
-      await openGolden(MODEL, new CpuDevice({ threads: 1 })),
-      requests(),
-      1,
-    );
+    const processor = await openGolden(MODEL, new CpuDevice({ threads: 1 }));
+    const expected = await texts(processor, requests(), 1);
     const engine = await openGolden(MODEL, open());
     for (const batch of [1, 3, 8]) {
       assertEquals(await texts(engine, requests(), batch), expected, `batch of ${batch}`);
@@ -91,8 +75,8 @@ for (const [name, open] of devices) {
 
   Deno.test(`${name}: a text that outgrows its cache, and one that joins it late`, async () => {
     const all = () => [
-      request(0, { tokens: prompt(0, 250), maxTokens: 20 }),
-      request(1, { maxTokens: 12, random: new RandomStream(5, 1) }),
+      requestOf(0, { tokens: prompt(0, 250), maxTokens: 20 }),
+      requestOf(1, { maxTokens: 12, random: new RandomStream(5, 1) }),
     ];
     const slow = async function* () {
       const [first, second] = all() as [GenerationRequest, GenerationRequest];
@@ -110,25 +94,15 @@ for (const [name, open] of devices) {
     const { config, tensors } = await openCheckpoint(modelFolder(MODEL));
     const engine = new Engine(open(), { ...config, maxPositionEmbeddings: 24 }, tensors);
     const long = [20, 23, 24].map((length, i) =>
-      request(i, { tokens: prompt(i, length), maxTokens: 99 })
+      requestOf(i, { tokens: prompt(i, length), maxTokens: 99 })
     );
     assertEquals((await texts(engine, long, 2)).map((each) => each.length - 1), [4, 1, 0]);
   });
 
   Deno.test(`${name}: a NaN among the logits is a numerical error`, async () => {
     const { config, tensors } = await openCheckpoint(modelFolder(MODEL));
-    const weight = tensors.get("model.norm.weight")!;
-    const broken: HostTensor = {
-      dtype: "f32",
-      shape: weight.shape,
-      data: Float32Array.from(weightValues(weight), (x, i) => i === 3 ? NaN : x),
-    };
-    const weights: Weights = new Map<string, HostTensor | FileTensor>(tensors).set(
-      "model.norm.weight",
-      broken,
-    );
-    const engine = new Engine(open(), config, weights);
-    await assertRejects(() => texts(engine, [request(1)], 1), NumericalError, "a NaN logit");
+    const engine = new Engine(open(), config, withNaN(tensors, "model.norm.weight", 3));
+    await assertRejects(() => texts(engine, [requestOf(1)], 1), NumericalError, "a NaN logit");
   });
 }
 
@@ -169,7 +143,7 @@ Deno.test({
   async fn() {
     const log: string[] = [];
     const engine = await openGolden(MODEL, watched(openEmulated(), log));
-    await texts(engine, [request(0, { maxTokens: 6 })], 1);
+    await texts(engine, [requestOf(0, { maxTokens: 6 })], 1);
     // The prompt, then five steps for tokens 2 to 6, each issued one ahead.
     const [ahead, last] = [["run", "wait"], ["wait"]];
     assertEquals(log, ["run", "run", ...ahead, ...ahead, ...ahead, ...ahead, ...last]);
@@ -201,9 +175,7 @@ Deno.test({
   name: "a device that fails while a result is awaited is an error, not a wait for ever",
   ignore: !emulatorPresent(),
   fn() {
-    const machine = emulatedMachine();
-    const driver = { ...machine.driver, cuEventSynchronize: () => 700 };
-    const device = openEmulated("f32", { ...machine, driver });
+    const device = openEmulated("f32", machineWith("cuEventSynchronize", () => () => 700));
     const wait = device.readLater(device.allocate({ dtype: "i32", shape: [4] }));
     assertThrows(wait, Error, "CUDA_ERROR_ILLEGAL_ADDRESS");
   },

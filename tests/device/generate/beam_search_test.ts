@@ -5,10 +5,10 @@
 import { assert, assertEquals } from "@std/assert";
 import { beamSearch } from "../../../core/generate/beam_search.ts";
 import type { KvCache } from "../../../core/generate/kv_cache.ts";
-import { RandomStream } from "../../../core/base/random.ts";
 import type { CudaDevice } from "../../../core/runtime/cuda/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { CUDA, openTestCuda } from "../devices.ts";
+import { prompt } from "../engines.ts";
 import { openGolden, TOLERANCE } from "../goldens.ts";
 
 const BEAMS = 3;
@@ -22,13 +22,8 @@ async function search(model: string, device: CudaDevice | CpuDevice, length: num
     copy(...call);
   };
   const engine = await openGolden(model, device);
-  const random = new RandomStream(3, "prompt");
-  const prompt = Array.from({ length }, () => random.integer(480));
-  const results = await beamSearch(engine, prompt, {
-    beams: BEAMS,
-    maxTokens: 12,
-    lengthPenalty: 1,
-    eosTokenIds: [],
+  const results = await beamSearch(engine, prompt(3, length), {
+    ...{ beams: BEAMS, maxTokens: 12, lengthPenalty: 1, eosTokenIds: [] },
   });
   const rows = rowsOf(engine.createCache(1, 1));
   device.close();

@@ -8,14 +8,12 @@ import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { RequestEncoder } from "../../../core/eval/harness/encode.ts";
 import { cutAtStops } from "../../../core/eval/harness/predict.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import { generate } from "../../../core/generate/generate.ts";
-import { type Score, scoreBatch } from "../../../core/generate/score.ts";
-import { type ScoreSet, scoreSets } from "../../../core/generate/score_sets.ts";
-import { RandomStream } from "../../../core/base/random.ts";
+import { scoreBatch } from "../../../core/generate/score.ts";
+import type { ScoreSet } from "../../../core/generate/score_sets.ts";
 import type { Device } from "../../../core/runtime/device.ts";
-import { GREEDY } from "../../../core/base/sampling.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { devices } from "../devices.ts";
+import { request, scoresOf, tokensOf } from "../engines.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const MODEL = `${FIXTURES}models/tiny-qwen2`;
@@ -29,14 +27,6 @@ const [startToken] = config.eosTokenIds;
 function open(device: Device, maxLength: number) {
   const engine = new Engine(device, { ...config, maxPositionEmbeddings: maxLength }, tensors);
   return { engine, encoder: new RequestEncoder({ tokenizer, maxLength, startToken }) };
-}
-
-async function scored(engine: Engine, sets: readonly ScoreSet[]): Promise<Score[][]> {
-  const found: Score[][] = [];
-  for await (const { index, scores } of scoreSets(engine, sets, { batch: 4 })) {
-    found[index] = scores;
-  }
-  return found;
 }
 
 function assertClose(actual: number, expected: number): void {
@@ -53,7 +43,7 @@ for (const { name, device } of devices) {
           continuations.map((continuation) => ({ kind: "loglikelihood", context, continuation })),
         ),
     );
-    const scores = await scored(engine, sets);
+    const scores = await scoresOf(engine, sets, { batch: 4 });
     // The last token of a sequence is scored and not read: one more than the context fits.
     assertEquals(Math.max(...sets.flat().map(({ tokens }) => tokens.length)), max_length + 1);
     for (const [i, { loglikelihood, is_greedy }] of rows.entries()) {
@@ -69,7 +59,7 @@ for (const { name, device } of devices) {
       const { engine, encoder } = open(device, max_length);
       for (const { text, loglikelihood, tokens } of rows) {
         const request = { kind: "loglikelihood_rolling", context: "", continuation: text } as const;
-        const [scores] = await scored(engine, [encoder.windows(request)]);
+        const [scores] = await scoresOf(engine, [encoder.windows(request)], { batch: 4 });
         const total = scores!.reduce((sum, score) => sum + score.loglikelihood, 0);
         assert(Math.abs(total / loglikelihood - 1) < 1e-6, `${tokens} tokens: ${total}`);
         assertEquals(scores!.reduce((sum, one) => sum + one.tokenLogprobs.length, 0), tokens);
@@ -80,22 +70,12 @@ for (const { name, device } of devices) {
   Deno.test(`${name}: greedy answers to prompts beyond the context`, async () => {
     const { max_length, max_tokens, until, rows } = GOLDEN.generation;
     const { engine, encoder } = open(device, max_length);
-    const requests = rows.map(({ context }: { context: string }, i: number) => ({
-      tokens: encoder.prompt({
-        kind: "generate_until",
-        context,
-        stop: until,
-        maxTokens: max_tokens,
-      }),
-      maxTokens: max_tokens,
-      sampling: GREEDY,
-      random: new RandomStream(0, i),
-      eosTokenIds: config.eosTokenIds,
-    }));
-    const answers: number[][] = rows.map(() => []);
-    for await (const event of generate(engine, requests, { batch: 2 })) {
-      if (event.kind === "token") answers[event.index]!.push(event.token);
-    }
+    const options = { maxTokens: max_tokens, eosTokenIds: config.eosTokenIds };
+    const requests = rows.map(({ context }: { context: string }) => {
+      const asked = { kind: "generate_until", context, stop: until } as const;
+      return request(encoder.prompt({ ...asked, maxTokens: max_tokens }), options);
+    });
+    const answers = await tokensOf(engine, requests, 2);
     assertEquals(
       answers.map((tokens) => cutAtStops(tokenizer.decode(tokens, { skipSpecial: true }), until)),
       rows.map(({ text }: { text: string }) => text),

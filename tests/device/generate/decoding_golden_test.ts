@@ -1,12 +1,10 @@
 /** Early stopping of beam search and repetition penalty equal those of Hugging Face transformers. */
 import { assert, assertEquals } from "@std/assert";
 import { beamSearch } from "../../../core/generate/beam_search.ts";
-import type { Engine } from "../../../core/generate/engine.ts";
-import { generate, type GenerationRequest } from "../../../core/generate/generate.ts";
 import { applyLogitRules, SeenTokens } from "../../../core/generate/logit_rules.ts";
-import { RandomStream } from "../../../core/base/random.ts";
 import { GREEDY, sample } from "../../../core/base/sampling.ts";
 import { devices } from "../devices.ts";
+import { logitsOf, request, tokensOf } from "../engines.ts";
 import { openGolden, TOLERANCE } from "../goldens.ts";
 
 const MODEL = "qwen2-p1-tied-f32";
@@ -25,15 +23,6 @@ interface GreedyCase {
   readonly prompt: number[];
   readonly repetition_penalty: number;
   readonly max_new_tokens: number;
-}
-
-async function greedy(engine: Engine, requests: readonly GenerationRequest[]): Promise<number[][]> {
-  const found: number[][] = requests.map(() => []);
-  for await (const event of generate(engine, requests, { batch: 3 })) {
-    if (event.kind === "failed") throw event.error;
-    if (event.kind === "token") found[event.index]!.push(event.token);
-  }
-  return found;
 }
 
 for (const { name, device } of devices) {
@@ -66,15 +55,12 @@ for (const { name, device } of devices) {
 
   Deno.test(`${name}: greedy tokens under a repetition penalty, side by side`, async () => {
     const engine = await openGolden(MODEL, device);
-    const requests = (GOLDEN.greedy as GreedyCase[]).map((one, i): GenerationRequest => ({
-      tokens: one.prompt,
-      maxTokens: one.max_new_tokens,
-      sampling: { ...GREEDY, repetitionPenalty: one.repetition_penalty },
-      random: new RandomStream(0, i),
-      eosTokenIds: [],
-    }));
+    const requests = (GOLDEN.greedy as GreedyCase[]).map((one) => {
+      const sampling = { ...GREEDY, repetitionPenalty: one.repetition_penalty };
+      return request(one.prompt, { maxTokens: one.max_new_tokens, sampling });
+    });
     const expected = GOLDEN.greedy.map(({ output }: { output: number[] }) => output);
-    assertEquals(await greedy(engine, requests), expected);
+    assertEquals(await tokensOf(engine, requests, 3), expected);
   });
 }
 
@@ -90,9 +76,7 @@ Deno.test("the goldens tell the settings of early stopping apart", () => {
 Deno.test("sampling draws from the penalized and filtered probabilities of transformers", async () => {
   const engine = await openGolden(MODEL, devices[0]!.device);
   for (const { prompt, probabilities, ...options } of GOLDEN.sampling) {
-    using cache = engine.createCache(1, prompt.length);
-    const step = { ids: [prompt], start: [0], select: [prompt.length - 1] };
-    const logits = (await engine.forward(cache, step)).get("logits")!;
+    const logits = await logitsOf(engine, [prompt], [prompt.length - 1]);
     const { repetition_penalty, temperature, top_k: topK, top_p: topP, min_p: minP } = options;
     const rules = { repetitionPenalty: repetition_penalty };
     const penalized = applyLogitRules(logits, rules, new SeenTokens(prompt));

@@ -11,14 +11,12 @@ import {
 import { RequestEncoder } from "../../../core/eval/harness/encode.ts";
 import { taskOf } from "../../../core/eval/tasks/mod.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import { generate } from "../../../core/generate/generate.ts";
-import { GREEDY } from "../../../core/base/sampling.ts";
-import { type Score, scoreBatch, type ScoreRequest } from "../../../core/generate/score.ts";
-import { scoreSets } from "../../../core/generate/score_sets.ts";
+import { scoreBatch, type ScoreRequest } from "../../../core/generate/score.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { request, scoresOf, tokensOf } from "../engines.ts";
 import { openGolden } from "../goldens.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
@@ -56,7 +54,7 @@ for (const name of NAMES) {
       const requests = await requestsOf(document, name.endsWith("_chat") ? chat : undefined);
       return encoder.pairs(requests as LikelihoodRequest[]);
     }));
-    const scores = await collect(scoreSets(engine, sets, { batch: 8 }));
+    const scores = await scoresOf(engine, sets, { batch: 8 });
     const counts = new Map<string, number>();
     documents.forEach(({ group }, i) => {
       const at = counts.get(group) ?? 0;
@@ -74,29 +72,14 @@ for (const name of NAMES) {
   });
 }
 
-async function collect(
-  stream: AsyncIterable<{ index: number; scores: Score[] }>,
-): Promise<Record<number, Score[]>> {
-  const found: Record<number, Score[]> = {};
-  for await (const { index, scores } of stream) found[index] = scores;
-  return found;
-}
-
 for (const name of ["gsm8k", "gsm8k_cot", "minerva_math", "ifeval", "gsm8k_chat"]) {
   Deno.test(`${name}: greedy tokens`, async () => {
     const cases = golden(name).filter((c) => c.tiny_model_min_top2_logit_margin > 1e-3).slice(0, 6);
-    const requests = cases.map((expected, i) => ({
-      tokens: tokenizer.encode(expected.prompt),
-      maxTokens: expected.tiny_model_max_gen_toks,
-      sampling: GREEDY,
-      random: new RandomStream(0, i),
-      eosTokenIds: [],
-    }));
-    const tokens: number[][] = cases.map(() => []);
-    for await (const event of generate(engine, requests, { batch: 3 })) {
-      if (event.kind === "token") tokens[event.index]!.push(event.token);
-    }
-    assertEquals(tokens, cases.map((c) => c.tiny_model_greedy_token_ids_no_stop));
+    const requests = cases.map(({ prompt, tiny_model_max_gen_toks: maxTokens }) =>
+      request(tokenizer.encode(prompt), { maxTokens })
+    );
+    const expected = cases.map((c) => c.tiny_model_greedy_token_ids_no_stop);
+    assertEquals(await tokensOf(engine, requests, 3), expected);
   });
 }
 
@@ -125,7 +108,7 @@ for (const golden of ["qwen2-p1-tied-f32", "qwen2-p4-untied-f32"]) {
     const engine = await openGolden(golden, new CpuDevice({ threads: 1 }));
     const sets = madeSets();
     for (const batch of [1, 4, 64]) {
-      const scores = await collect(scoreSets(engine, sets, { batch }));
+      const scores = await scoresOf(engine, sets, { batch });
       assertEquals(Object.keys(scores).length, sets.length);
       for (const [i, set] of sets.entries()) {
         const alone = await scoreBatch(engine, set);
@@ -143,8 +126,8 @@ for (const golden of ["qwen2-p1-tied-f32", "qwen2-p4-untied-f32"]) {
 Deno.test("sets that are skipped change nothing for the others", async () => {
   const engine = await openGolden("qwen2-p2-tied-f32", new CpuDevice({ threads: 1 }));
   const sets = madeSets();
-  const all = await collect(scoreSets(engine, sets, { batch: 8 }));
-  const some = await collect(scoreSets(engine, sets, { batch: 8, skip: (i) => i % 3 !== 1 }));
+  const all = await scoresOf(engine, sets, { batch: 8 });
+  const some = await scoresOf(engine, sets, { batch: 8, skip: (i) => i % 3 !== 1 });
   assertEquals(Object.keys(some).map(Number), [...sets.keys()].filter((i) => i % 3 === 1));
   for (const i of Object.keys(some).map(Number)) {
     assertEquals(some[i]!.map((s) => s.loglikelihood), all[i]!.map((s) => s.loglikelihood));
@@ -157,20 +140,8 @@ Deno.test("prompts that begin alike generate what they generate apart", async ()
   const text = (length: number) => Array.from({ length }, () => random.integer(500));
   const shots = text(270);
   const prompts = [[...shots, ...text(5)], [...shots, ...text(60)], shots, shots, text(9)];
-  const run = async (list: number[][]) => {
-    const tokens: number[][] = list.map(() => []);
-    const requests = list.map((prompt) => ({
-      tokens: prompt,
-      maxTokens: 12,
-      sampling: GREEDY,
-      random: new RandomStream(0, 0),
-      eosTokenIds: [],
-    }));
-    for await (const event of generate(engine, requests, { batch: 4 })) {
-      if (event.kind === "token") tokens[event.index]!.push(event.token);
-    }
-    return tokens;
-  };
+  const run = (list: number[][]) =>
+    tokensOf(engine, list.map((tokens) => request(tokens, { maxTokens: 12 })), 4);
   const together = await run(prompts);
   for (const [i, prompt] of prompts.entries()) assertEquals(await run([prompt]), [together[i]!]);
 });

@@ -6,16 +6,15 @@ import { assert, assertEquals } from "@std/assert";
 import { beamSearch } from "../../../core/generate/beam_search.ts";
 import type { Engine } from "../../../core/generate/engine.ts";
 import { generate } from "../../../core/generate/generate.ts";
-import { GREEDY } from "../../../core/base/sampling.ts";
 import { scoreBatch } from "../../../core/generate/score.ts";
 import { scoreSets } from "../../../core/generate/score_sets.ts";
 import { Scheduler } from "../../../core/generate/scheduler.ts";
 import { NumericalError } from "../../../core/base/errors.ts";
 import type { TensorType } from "../../../core/graph/types.ts";
-import { RandomStream } from "../../../core/base/random.ts";
 import type { Device, DeviceTensor, HostTensor } from "../../../core/runtime/device.ts";
 import { TRAITS, type Traits } from "../../../core/runtime/traits.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { prompt, request } from "../engines.ts";
 import { openGolden } from "../goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";
@@ -39,59 +38,43 @@ class SpoilingDevice extends CpuDevice implements Device {
   }
 }
 
-function prompt(index: number, length: number, from = 0): number[] {
-  const random = new RandomStream(index, "prompt");
-  const own = Array.from({ length }, () => random.integer(480));
-  // Prompts have a beginning in common, which is copied from the one before.
-  return [...Array.from({ length: 20 }, (_, i) => 7 * i + from), ...own];
-}
+/** Prompts that have a beginning in common, which is copied from the one before. */
+const text = (index: number, length: number, from = 0) => [
+  ...Array.from({ length: 20 }, (_, i) => 7 * i + from),
+  ...prompt(index, length),
+];
 
 /** Everything that makes caches. */
 const USES: Readonly<Record<string, (engine: Engine) => Promise<unknown>>> = {
   async generate(engine) {
-    const requests = Array.from({ length: 7 }, (_, i) => ({
-      tokens: prompt(i, 3 + 50 * (i % 3)),
-      maxTokens: 3 + 40 * (i % 4),
-      sampling: GREEDY,
-      random: new RandomStream(0),
-      eosTokenIds: [],
-    }));
+    const requests = Array.from(
+      { length: 7 },
+      (_, i) => request(text(i, 3 + 50 * (i % 3)), { maxTokens: 3 + 40 * (i % 4) }),
+    );
     return await Array.fromAsync(generate(engine, requests, { batch: 3 }));
   },
   async "generate, left early"(engine) {
-    const request = {
-      tokens: prompt(1, 5),
-      maxTokens: 50,
-      sampling: GREEDY,
-      random: new RandomStream(0),
-      eosTokenIds: [],
-    };
-    for await (const event of generate(engine, [request, request], { batch: 2 })) {
+    const long = request(text(1, 5), { maxTokens: 50 });
+    for await (const event of generate(engine, [long, long], { batch: 2 })) {
       if (event.kind === "token") return event.token;
     }
   },
   beamSearch: (engine) =>
-    beamSearch(engine, prompt(2, 90), {
-      beams: 3,
-      maxTokens: 40,
-      lengthPenalty: 1,
-      eosTokenIds: [],
+    beamSearch(engine, text(2, 90), {
+      ...{ beams: 3, maxTokens: 40, lengthPenalty: 1, eosTokenIds: [] },
     }),
   scoreBatch: (engine) =>
-    scoreBatch(engine, [{ tokens: prompt(3, 9), from: 1 }, { tokens: prompt(4, 30), from: 4 }]),
+    scoreBatch(engine, [{ tokens: text(3, 9), from: 1 }, { tokens: text(4, 30), from: 4 }]),
   scoreSets: async (engine) =>
     await Array.fromAsync(scoreSets(
       engine,
       [0, 1, 2].map((i) =>
-        [0, 1, 2].map((j) => ({
-          tokens: [...prompt(5 + i, 12), ...prompt(9 + j, 2 + j, 3)],
-          from: 33,
-        }))
+        [0, 1, 2].map((j) => ({ tokens: [...text(5 + i, 12), ...text(9 + j, 2 + j, 3)], from: 33 }))
       ),
       { batch: 4 },
     )),
   scoreStreams: (engine) =>
-    scoreBatch(engine, [{ tokens: prompt(6, 8), from: 1 }, { tokens: prompt(7, 8), from: 1 }], {
+    scoreBatch(engine, [{ tokens: text(6, 8), from: 1 }, { tokens: text(7, 8), from: 1 }], {
       streams: true,
     }),
 };
@@ -120,8 +103,7 @@ Deno.test("a prompt that fails returns the cache of its group at once", async ()
   const engine = await openGolden(MODEL, device);
   engine.forward = () => Promise.reject(new NumericalError("a NaN"));
   using scheduler = new Scheduler(engine, { batch: 2 });
-  const options = { maxTokens: 3, sampling: GREEDY, random: new RandomStream(0), eosTokenIds: [] };
-  scheduler.add(0, { tokens: prompt(0, 5), ...options });
+  scheduler.add(0, request(text(0, 5), { maxTokens: 3 }));
   const events = await Array.fromAsync(scheduler.round());
   assertEquals(events.map(({ kind }) => kind), ["failed"]);
   assertEquals([device.live.size, device.most > 0], [0, true]);

@@ -12,23 +12,13 @@ import {
 import { GREEDY, type SamplingOptions } from "../../../core/base/sampling.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { largest, logitsOf, prompt, request } from "../engines.ts";
 import { modelFolder, openGolden, readExpected } from "../goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";
 const SAMPLING: SamplingOptions = { temperature: 1.5, topK: 40, topP: 0.95, minP: 0.01 };
 
 const engine = await openGolden(MODEL, new CpuDevice({ threads: 1 }));
-
-function request(tokens: readonly number[], changes: Partial<GenerationRequest> = {}) {
-  const random = new RandomStream(0);
-  return { tokens, maxTokens: 8, sampling: GREEDY, random, eosTokenIds: [], ...changes };
-}
-
-/** Prompts that differ in content and length. */
-function prompt(index: number, length = 3 + index * 5 % 11): number[] {
-  const random = new RandomStream(index, "prompt");
-  return Array.from({ length }, () => random.integer(480));
-}
 
 interface Result {
   readonly tokens: number[];
@@ -110,16 +100,10 @@ Deno.test("the context ends a text: prompt and new tokens fill max_position_embe
   const { device, config } = engine;
   const { tensors } = await openCheckpoint(modelFolder(MODEL));
   const short = new Engine(device, { ...config, maxPositionEmbeddings: context }, tensors);
-  const results = await collect(
-    [prompt(0, 20), prompt(1, 23), prompt(2, 24)].map((t) => request(t, { maxTokens: 100 })),
-    2,
-    short,
-  );
-  assertEquals(results.map(({ tokens, reason }) => [tokens.length, reason]), [
-    [4, "length"],
-    [1, "length"],
-    [0, "length"],
-  ]);
+  const long = [prompt(0, 20), prompt(1, 23), prompt(2, 24)];
+  const results = await collect(long.map((t) => request(t, { maxTokens: 100 })), 2, short);
+  const lengths = results.map(({ tokens, reason }) => [tokens.length, reason]);
+  assertEquals(lengths, [[4, "length"], [1, "length"], [0, "length"]]);
 });
 
 Deno.test("growth past 128 and 256 tokens equals computing the whole text at once", async () => {
@@ -131,17 +115,10 @@ Deno.test("growth past 128 and 256 tokens equals computing the whole text at onc
       const generated = (await collect(requests, batch))[at]!.tokens;
       assertEquals(generated.length, maxTokens);
       const whole = [...tokens, ...generated].slice(0, -1);
-      const outputs = await engine.forward(engine.createCache(1, whole.length), {
-        ids: [whole],
-        start: [0],
-        select: generated.map((_, i) => tokens.length - 1 + i),
-      });
+      const select = generated.map((_, i) => tokens.length - 1 + i);
+      const logits = await logitsOf(engine, [whole], select);
       const V = engine.config.vocabSize;
-      const logits = outputs.get("logits")!;
-      const best = generated.map((_, i) => {
-        const row = logits.subarray(i * V, (i + 1) * V);
-        return row.indexOf(Math.max(...row));
-      });
+      const best = generated.map((_, i) => largest(logits.subarray(i * V, (i + 1) * V)));
       assertEquals(generated, best);
     }
   }

@@ -15,25 +15,21 @@ const PROMPT =
   "Question: Cosima works 7 hours and earns 24 dollars each hour. Cosima spends 4 dollars on a " +
   "shirt. How many dollars does Cosima have?\nAnswer:";
 
+const model = await openModel(MODEL, { threads: 1 });
+
 Deno.test("a model continues a text, piece by piece, and stops where it is told", async () => {
-  using model = await openModel(MODEL, { threads: 1 });
   assertEquals(model.config.streams, 1);
-  const pieces: string[] = [];
-  for await (const piece of model.generate(PROMPT)) pieces.push(piece);
+  const pieces = await Array.fromAsync(model.generate(PROMPT));
   assert(pieces.length > 5, "pieces come as they are made");
   assert(pieces.join("").endsWith("#### 124"), pieces.join(""));
-  let stopped = "";
-  for await (const piece of model.generate(PROMPT, { stop: ["####"] })) stopped += piece;
-  assertEquals(pieces.join(""), `${stopped}#### 124`);
+  const stopped = await Array.fromAsync(model.generate(PROMPT, { stop: ["####"] }));
+  assertEquals(pieces.join(""), `${stopped.join("")}#### 124`);
 });
 
 Deno.test("the same seed draws the same text", async () => {
-  using model = await openModel(MODEL, { threads: 1 });
   const draw = async (seed: number) => {
-    let text = "";
     const options = { seed, temperature: 1.5, maxTokens: 24 };
-    for await (const piece of model.generate(PROMPT, options)) text += piece;
-    return text;
+    return (await Array.fromAsync(model.generate(PROMPT, options))).join("");
   };
   const texts = [await draw(1), await draw(1), await draw(2)];
   assertEquals(texts[0], texts[1]);
@@ -41,7 +37,6 @@ Deno.test("the same seed draws the same text", async () => {
 });
 
 Deno.test("a continuation is scored, by text or by ids", async () => {
-  using model = await openModel(MODEL, { threads: 1 });
   const right = await model.score(PROMPT, " Claire earns");
   const ids = model.tokenizer.encode(PROMPT);
   const same = await model.score(ids, model.tokenizer.encode(" Claire earns"));
@@ -50,7 +45,6 @@ Deno.test("a continuation is scored, by text or by ids", async () => {
 });
 
 Deno.test("a completion has text, tokens and the reason why it ended", async () => {
-  using model = await openModel(MODEL, { threads: 1 });
   const whole = await model.complete(PROMPT);
   assertEquals(whole.finishReason, "eos");
   assert(whole.text.endsWith("#### 124"));
@@ -65,19 +59,14 @@ Deno.test("a completion has text, tokens and the reason why it ended", async () 
 });
 
 Deno.test("prompts of a batch are continued as if each were alone", async () => {
-  using model = await openModel(MODEL, { threads: 1 });
   const prompts = [PROMPT, "Question:", model.tokenizer.encode(PROMPT), "Answer: 1"];
   const options = { maxTokens: 12, temperature: 1, seed: 3 };
-  const [together, apart] = [
-    await model.completeAll(prompts, options),
-    await model.completeAll(prompts, { ...options, batch: 1 }),
-  ];
-  assertEquals(together, apart);
+  const together = await model.completeAll(prompts, options);
+  assertEquals(together, await model.completeAll(prompts, { ...options, batch: 1 }));
   assertEquals((await model.complete(PROMPT, options)).tokens, together[0]!.tokens);
 });
 
 Deno.test("beam search ends a sequence at a stop string, as sampling does", async () => {
-  using model = await openModel(MODEL, { threads: 1 });
   const [one] = await model.beamSearch(PROMPT, { numBeams: 1 });
   const greedy = await model.complete(PROMPT);
   assertEquals([one!.text, one!.tokens], [greedy.text, greedy.tokens]);
@@ -91,7 +80,6 @@ Deno.test("beam search ends a sequence at a stop string, as sampling does", asyn
 });
 
 Deno.test("a signal ends a generation with its reason", async () => {
-  using model = await openModel(MODEL, { threads: 1 });
   const controller = new AbortController();
   const pieces = model.generate(PROMPT, { signal: controller.signal });
   await pieces.next();
@@ -101,7 +89,6 @@ Deno.test("a signal ends a generation with its reason", async () => {
 });
 
 Deno.test("options that are unknown or out of range are refused", async () => {
-  using model = await openModel(MODEL, { threads: 1 });
   const cases: [object, string][] = [
     [{ temprature: 1 }, "unknown option temprature"],
     [{ temperature: -1 }, "temperature must be a number of at least 0"],
@@ -115,12 +102,10 @@ Deno.test("options that are unknown or out of range are refused", async () => {
 });
 
 Deno.test("messages go through the chat template, or say that there is none", async () => {
-  using model = await openModel(CHAT_MODEL, { threads: 1 });
-  const { tokens } = await model.complete([{ role: "user", content: "a cat" }], { maxTokens: 2 });
-  assertEquals(tokens.length, 2);
-  using base = await openModel(MODEL, { threads: 1 });
-  const ask = () => base.complete([{ role: "user", content: "a cat" }]);
-  await assertRejects(ask, DataError, "has no chat template");
+  using chat = await openModel(CHAT_MODEL, { threads: 1 });
+  const messages = [{ role: "user", content: "a cat" }] as const;
+  assertEquals((await chat.complete(messages, { maxTokens: 2 })).tokens.length, 2);
+  await assertRejects(() => model.complete(messages), DataError, "has no chat template");
 });
 
 Deno.test("adapters share one backbone, each with its own number of streams", () =>
@@ -133,11 +118,11 @@ Deno.test("adapters share one backbone, each with its own number of streams", ()
     using backbone = await openModel(PLAIN_MODEL, { threads: 1, sharesBackbone: true });
     const plain = await backbone.complete("a cat", { maxTokens: 4 });
     for (const { P, out } of adapters) {
-      using model = await backbone.withAdapter(out);
+      using own = await backbone.withAdapter(out);
       using whole = await openModel(PLAIN_MODEL, { threads: 1, adapter: out });
-      assertEquals(model.config.streams, P);
+      assertEquals(own.config.streams, P);
       const options = { maxTokens: 4 };
-      assertEquals(await model.complete("a cat", options), await whole.complete("a cat", options));
+      assertEquals(await own.complete("a cat", options), await whole.complete("a cat", options));
     }
     assertEquals(await backbone.complete("a cat", { maxTokens: 4 }), plain);
     using closed = await openModel(PLAIN_MODEL, { threads: 1 });
@@ -152,27 +137,20 @@ Deno.test("a quantized folder completes as its source with the same weights, ada
     assertEquals(await run([...convert, adapter, "--streams", "2", "--introduced-only"]), 0);
     const options = { maxTokens: 6 };
     using source = await openModel(PLAIN_MODEL, { threads: 1, quantize: "q8", adapter });
-    using model = await openModel(out, { threads: 1, sharesBackbone: true });
-    using over = await model.withAdapter(adapter);
-    assertEquals(
-      await over.complete("a cat", options),
-      await source.complete("a cat", options),
-    );
-    await assertRejects(
-      () => openModel(out, { quantize: "q4" }),
-      UsageError,
-      `\`--quantize q4\` needs full-precision weights: "${out}" is q8`,
-    );
-    await assertRejects(
-      () => openModel(out, { device: "reference" }),
-      UsageError,
-      "the reference device needs full-precision weights",
-    );
+    using quantized = await openModel(out, { threads: 1, sharesBackbone: true });
+    using over = await quantized.withAdapter(adapter);
+    assertEquals(await over.complete("a cat", options), await source.complete("a cat", options));
+    const refused: [Parameters<typeof openModel>[1], string][] = [
+      [{ quantize: "q4" }, `\`--quantize q4\` needs full-precision weights: "${out}" is q8`],
+      [{ device: "reference" }, "the reference device needs full-precision weights"],
+    ];
+    for (const [options, message] of refused) {
+      await assertRejects(() => openModel(out, options), UsageError, message);
+    }
   }));
 
 Deno.test("what cannot be opened or continued is said, and a command line can be run", async () => {
   await assertRejects(() => openModel("/nowhere"), DataError);
-  using model = await openModel(MODEL, { threads: 1 });
   await assertRejects(() => model.generate("").next(), DataError, "no tokens");
   assertEquals(await run(["doctor", "--nonsense", "-qq"]), 2);
 });

@@ -1,6 +1,5 @@
 /** Tokens drawn on a device: the same that the host draws from the same logits. */
 import { assert, assertEquals } from "@std/assert";
-import { Builder } from "../../../core/graph/builder.ts";
 import { sampleTokens } from "../../../core/ops/sample.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import type { Device } from "../../../core/runtime/device.ts";
@@ -10,7 +9,8 @@ import {
   samplingNumbers,
   type SamplingOptions,
 } from "../../../core/base/sampling.ts";
-import { CUDA, openTestCuda, reference } from "../devices.ts";
+import { samplers } from "../devices.ts";
+import { programOf, runOn } from "../programs.ts";
 
 /** Draws one token from each of some rows. */
 async function drawOn(
@@ -19,20 +19,15 @@ async function drawOn(
   sampling: readonly number[][],
 ): Promise<number[]> {
   const [N, V] = [rows.length, rows[0]!.length];
-  const g = new Builder("draw");
-  const logits = g.input("logits", { dtype: "f32", shape: [N, V] });
-  const numbers = g.input("sampling", { dtype: "f32", shape: [N, 6] });
-  g.output("tokens", sampleTokens(logits, numbers));
-  const program = g.build();
-  const executable = await device.compile(program, new Map());
-  const tensors = new Map([...program.inputs, ...program.outputs].map(([name, type]) => [
-    name,
-    device.allocate(type),
-  ]));
-  device.write(tensors.get("logits")!, rows.flatMap((row) => Array.from(row)));
-  device.write(tensors.get("sampling")!, sampling.flat());
-  await executable.run(tensors);
-  return Array.from(device.read(tensors.get("tokens")!));
+  const shapes = { logits: [N, V], sampling: [N, 6] };
+  const program = programOf(
+    "draw",
+    shapes,
+    ({ logits, sampling }) => sampleTokens(logits, sampling),
+  );
+  const logits = rows.flatMap((row) => Array.from(row));
+  const found = await runOn(device, program, { logits, sampling: sampling.flat() });
+  return Array.from(found.get("result")!);
 }
 
 /** Logits of many kinds: ordinary, flat, with ties, far apart, with impossible tokens. */
@@ -48,12 +43,7 @@ function randomRow(random: RandomStream, size: number, kind: number): Float32Arr
   });
 }
 
-const devices: readonly (readonly [string, () => Device])[] = [
-  ["reference", () => reference],
-  ...(CUDA ? [[CUDA, () => openTestCuda()] as const] : []),
-];
-
-for (const [name, open] of devices) {
+for (const [name, open] of samplers) {
   Deno.test(`${name} draws the tokens that the host draws`, async () => {
     const random = new RandomStream(7, "rows");
     const pick = <T>(values: readonly T[]) => values[random.integer(values.length)]!;

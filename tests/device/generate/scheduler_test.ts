@@ -1,5 +1,6 @@
 /** The scheduler: chunked prefill, prompts prefilled together, cancellation, prefix cache, log-probabilities. */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { GREEDY } from "../../../core/base/sampling.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { Engine } from "../../../core/generate/engine.ts";
@@ -8,8 +9,9 @@ import { Scheduler, type SchedulerOptions } from "../../../core/generate/schedul
 import { scoreBatch } from "../../../core/generate/score.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { TRAITS, type Traits } from "../../../core/runtime/traits.ts";
-import { CUDA, openTestCuda, reference } from "../devices.ts";
-import { openGolden } from "../goldens.ts";
+import { samplers } from "../devices.ts";
+import { prompt, request } from "../engines.ts";
+import { modelFolder, openGolden } from "../goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";
 
@@ -21,28 +23,20 @@ class SmallChunkDevice extends CpuDevice {
 const engine = await openGolden(MODEL, new CpuDevice({ threads: 1 }));
 const chunked = await openGolden(MODEL, new SmallChunkDevice({ threads: 1 }));
 
-function prompt(seed: number, length: number): number[] {
-  const random = new RandomStream(seed, "scheduler");
-  return Array.from({ length }, () => random.integer(480));
-}
-
-function request(tokens: readonly number[], changes: Partial<GenerationRequest> = {}) {
-  const random = new RandomStream(1);
-  return { tokens, maxTokens: 6, sampling: GREEDY, random, eosTokenIds: [], ...changes };
-}
-
 async function runAll(scheduler: Scheduler): Promise<SchedulerEvent[]> {
   const events: SchedulerEvent[] = [];
   while (!scheduler.isIdle) events.push(...await Array.fromAsync(scheduler.round()));
   return events;
 }
 
+/** Runs requests on a scheduler, or on one of their own for an engine. */
 async function texts(
-  on: Engine,
+  on: Engine | Scheduler,
   requests: readonly GenerationRequest[],
   options: Partial<SchedulerOptions> = {},
 ): Promise<{ tokens: number[][]; cached: number[]; events: SchedulerEvent[] }> {
-  using scheduler = new Scheduler(on, { batch: 8, ...options });
+  using own = on instanceof Engine ? new Scheduler(on, { batch: 8, ...options }) : undefined;
+  const scheduler = own ?? on as Scheduler;
   const tokens: number[][] = requests.map(() => []), cached: number[] = [];
   requests.forEach((request, index) => scheduler.add(index, request));
   const events = await runAll(scheduler);
@@ -52,6 +46,13 @@ async function texts(
     if (event.kind === "failed") throw event.error;
   }
   return { tokens, cached, events };
+}
+
+/** Tokens of requests that run one after the other, each on a scheduler of its own. */
+async function alone(requests: readonly GenerationRequest[]): Promise<number[][]> {
+  const tokens: number[][] = [];
+  for (const one of requests) tokens.push(...(await texts(engine, [one])).tokens);
+  return tokens;
 }
 
 const kindsOf = (events: readonly SchedulerEvent[]) => events.map((e) => `${e.kind} ${e.index}`);
@@ -86,11 +87,10 @@ Deno.test("chunks, groups and neighbours do not change tokens", async () => {
         sampling: i % 2 ? { ...GREEDY, temperature: 1.2 } : GREEDY,
       })
     );
-  const alone: number[][] = [];
-  for (const one of requests()) alone.push(...(await texts(engine, [one])).tokens);
+  const expected = await alone(requests());
   for (const on of [engine, chunked]) {
-    assertEquals((await texts(on, requests())).tokens, alone);
-    assertEquals((await texts(on, requests(), { batch: 3 })).tokens, alone);
+    assertEquals((await texts(on, requests())).tokens, expected);
+    assertEquals((await texts(on, requests(), { batch: 3 })).tokens, expected);
   }
 });
 
@@ -156,17 +156,14 @@ Deno.test("200 cancelled requests leave no row and the others their tokens", asy
 Deno.test("the prefix cache gives equal tokens, counts what it saved and keeps to its bytes", async () => {
   const shared = prompt(50, 60);
   const requests = Array.from({ length: 6 }, (_, i) => request([...shared, ...prompt(i, 4 + i)]));
-  const plain: number[][] = [];
-  for (const one of requests) plain.push(...(await texts(engine, [one])).tokens);
   const { tokens, cached } = await texts(engine, requests, { prefixCacheBytes: 1 << 24 });
-  assertEquals(tokens, plain);
+  assertEquals(tokens, await alone(requests));
   assertEquals(cached, [0, 60, 60, 60, 60, 60], "those behind the first wait for what they share");
 
   const bytes = 3 * engine.createCache(1, 1).bytes;
   using scheduler = new Scheduler(engine, { batch: 2, prefixCacheBytes: bytes });
   for (let i = 0; i < 12; i++) {
-    scheduler.add(i, request(prompt(100 + i, 40)));
-    await runAll(scheduler);
+    await texts(scheduler, [request(prompt(100 + i, 40))]);
     assert(scheduler.prefixCacheBytes <= bytes);
   }
   assertEquals(scheduler.prefixCacheBytes, bytes);
@@ -176,35 +173,20 @@ Deno.test("prompts with cached beginnings of different lengths share a chunk", a
   // The longest remainder behind the longest beginning reaches beyond a bucket of 128 slots.
   const shared = prompt(60, 110);
   const requests = [request([...shared, ...prompt(61, 10)]), request(prompt(62, 60))];
-  const plain: number[][] = [];
-  for (const one of requests) plain.push(...(await texts(engine, [one])).tokens);
   using scheduler = new Scheduler(engine, { batch: 4, prefixCacheBytes: 1 << 24 });
-  scheduler.add(9, request(shared));
-  await runAll(scheduler);
-  requests.forEach((request, index) => scheduler.add(index, request));
-  const tokens: number[][] = [[], []];
-  for (const event of await runAll(scheduler)) {
-    if (event.kind === "token") tokens[event.index]!.push(event.token);
-  }
-  assertEquals(tokens, plain);
+  await texts(scheduler, [request(shared)]);
+  assertEquals((await texts(scheduler, requests)).tokens, await alone(requests));
 });
 
 Deno.test("a finished answer is found by the next turn", async () => {
-  using scheduler = new Scheduler(engine, {
-    batch: 2,
-    prefixCacheBytes: 1 << 24,
-    keepsAnswers: true,
-  });
+  const options = { batch: 2, prefixCacheBytes: 1 << 24, keepsAnswers: true };
+  using scheduler = new Scheduler(engine, options);
   const first = prompt(3, 30);
-  scheduler.add(0, request(first, { maxTokens: 10 }));
-  const answer = (await runAll(scheduler)).flatMap((e) => e.kind === "token" ? [e.token] : []);
-  const turn = [...first, ...answer, ...prompt(4, 5)];
-  scheduler.add(1, request(turn));
-  const events = await runAll(scheduler);
-  const cached = events.flatMap((event) => event.kind === "prefilled" ? [event.cached] : []);
+  const { tokens: [answer] } = await texts(scheduler, [request(first, { maxTokens: 10 })]);
+  const turn = [request([...first, ...answer!, ...prompt(4, 5)])];
+  const { tokens, cached } = await texts(scheduler, turn);
   assertEquals(cached, [30 + 10 - 1]);
-  const tokens = events.flatMap((event) => event.kind === "token" ? [event.token] : []);
-  assertEquals([tokens], (await texts(engine, [request(turn)])).tokens);
+  assertEquals(tokens, await alone(turn));
 });
 
 Deno.test("log-probabilities of prompt and answer are those that score computes", async () => {
@@ -230,7 +212,7 @@ Deno.test("log-probabilities of prompt and answer are those that score computes"
 });
 
 Deno.test("a prompt that fills the context has a next token only beside its log-probabilities", async () => {
-  const { tensors, config } = await openTensors();
+  const { tensors, config } = await openCheckpoint(modelFolder(MODEL));
   const short = new Engine(engine.device, { ...config, maxPositionEmbeddings: 24 }, tensors);
   const full = prompt(5, 24);
   const asked = { topLogprobs: 1, promptLogprobs: true };
@@ -246,8 +228,7 @@ Deno.test("a prompt that fills the context has a next token only beside its log-
 
 const WEIGHING: readonly (readonly [string, () => Engine | Promise<Engine>])[] = [
   ["cpu", () => engine],
-  ["reference", () => openGolden(MODEL, reference)],
-  ...(CUDA ? [[CUDA, () => openGolden(MODEL, openTestCuda())] as const] : []),
+  ...samplers.map(([name, open]) => [name, () => openGolden(MODEL, open())] as const),
 ];
 
 for (const [name, open] of WEIGHING) {
@@ -270,10 +251,4 @@ for (const [name, open] of WEIGHING) {
     const plain = await texts(on, [request(prompt(1, 9)), request(prompt(2, 12))]);
     assertEquals(tokens, plain.tokens, "asking for weights changes no token");
   });
-}
-
-async function openTensors() {
-  const { openCheckpoint } = await import("../../../core/checkpoint/open.ts");
-  const { modelFolder } = await import("../goldens.ts");
-  return await openCheckpoint(modelFolder(MODEL));
 }

@@ -6,7 +6,8 @@ import { Engine } from "../../../core/generate/engine.ts";
 import { scoreBatch, type ScoreRequest } from "../../../core/generate/score.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { GOLDEN_NAMES, maxDifference, modelFolder, openGolden } from "../goldens.ts";
+import { largest, logitsOf } from "../engines.ts";
+import { GOLDEN_NAMES, maxDifference, modelFolder, openGolden, withNaN } from "../goldens.ts";
 
 const CLOSE = 1e-5;
 
@@ -18,13 +19,9 @@ function text(length: number, stream = length): number[] {
 /** log p of every token but the first, straight from the logits of one pass. */
 async function direct(engine: Engine, tokens: number[]): Promise<number[]> {
   const V = engine.config.vocabSize;
-  const outputs = await engine.forward(engine.createCache(1, tokens.length), {
-    ids: [tokens],
-    start: [0],
-    select: tokens.map((_, t) => t),
-  });
+  const logits = await logitsOf(engine, [tokens]);
   return tokens.slice(1).map((token, t) => {
-    const row = Array.from(outputs.get("logits")!.subarray(t * V, (t + 1) * V));
+    const row = Array.from(logits.subarray(t * V, (t + 1) * V));
     const peak = Math.max(...row);
     const total = row.reduce((sum, x) => sum + Math.exp(x - peak), 0);
     return row[token]! - peak - Math.log(total);
@@ -69,14 +66,7 @@ Deno.test("texts of several chunks equal one pass; a part equals the end of the 
 Deno.test("is_greedy says whether greedy decoding gives these tokens", async () => {
   const tokens = text(4);
   for (let i = 0; i < 6; i++) {
-    const V = engine.config.vocabSize;
-    const outputs = await engine.forward(engine.createCache(1, tokens.length), {
-      ids: [tokens],
-      start: [0],
-      select: [tokens.length - 1],
-    });
-    const logits = Array.from(outputs.get("logits")!.subarray(0, V));
-    tokens.push(logits.indexOf(Math.max(...logits)));
+    tokens.push(largest(await logitsOf(engine, [tokens], [tokens.length - 1])));
   }
   const other = tokens.with(7, (tokens[7]! + 1) % 512);
   const scores = await scoreBatch(engine, [
@@ -130,9 +120,6 @@ Deno.test("a text may exceed the context by the last token, which is scored and 
 Deno.test("numbers that are not finite are a numerical error", async () => {
   const { config, device } = engine;
   const { tensors } = await openCheckpoint(modelFolder("qwen2-p4-untied-f32"));
-  const data = new Float32Array(config.hiddenSize).fill(NaN);
-  const broken = new Map(tensors as ConstructorParameters<typeof Engine>[2])
-    .set("model.norm.weight", { dtype: "f32", shape: [config.hiddenSize], data });
-  const ill = new Engine(device, config, broken);
+  const ill = new Engine(device, config, withNaN(tensors, "model.norm.weight", 0));
   await assertRejects(() => scoreBatch(ill, [{ tokens: [1, 2], from: 1 }]), NumericalError);
 });

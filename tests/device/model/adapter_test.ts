@@ -7,6 +7,7 @@ import { introducedValues } from "../../../core/model/init.ts";
 import { parameterSpecs } from "../../../core/model/parameters.ts";
 import type { FileTensor, HostTensor } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { logitsOf } from "../engines.ts";
 import { maxDifference, modelFolder } from "../goldens.ts";
 
 const BACKBONE = "qwen2-p1-tied-f32";
@@ -22,11 +23,7 @@ function adapterOf(base: ModelConfig, streams: number, prefixTokens: number) {
   return { config, adapter };
 }
 
-async function lastLogits(engine: Engine): Promise<Float32Array> {
-  const cache = engine.createCache(1, 8);
-  const outputs = await engine.forward(cache, { ids: [[5, 9, 12]], start: [0], select: [2] });
-  return Float32Array.from(outputs.get("logits")!);
-}
+const lastLogits = (engine: Engine) => logitsOf(engine, [[5, 9, 12]], [2]);
 
 Deno.test("switching streams on a loaded backbone reads nothing of it again", async () => {
   const folder = Deno.makeTempDirSync();

@@ -6,17 +6,18 @@ import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import { generate } from "../../../core/generate/generate.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { introducedValues } from "../../../core/model/init.ts";
 import { buildLoss } from "../../../core/model/loss.ts";
-import { parameterSpecs } from "../../../core/model/parameters.ts";
+import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import type { Device, Weights } from "../../../core/runtime/device.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
-import { GREEDY } from "../../../core/base/sampling.ts";
 import { devices, reference } from "../devices.ts";
-import { maxDifference, modelFolder } from "../goldens.ts";
+import { largest, logitsOf, pass, request, tokensOf } from "../engines.ts";
+import { maxDifference, modelFolder, relativeDifference } from "../goldens.ts";
+import { runOn } from "../programs.ts";
+import { batchOf } from "../train/golden_runs.ts";
 
 const AT = "model.aggregate_layer";
 const IDS = [5, 9, 12, 7, 30, 8, 8, 2];
@@ -26,9 +27,12 @@ const config: ModelConfig = { ...opened.config, aggregator: "linear" };
 const { streams: P, hiddenSize: C, vocabSize: V } = config;
 
 /** The model with these values in its aggregator. */
-function weightsWith(valuesOf: (name: string, shape: readonly number[]) => Float32Array): Weights {
+function weightsWith(
+  valuesOf: (name: string, shape: readonly number[]) => Float32Array,
+  model = config,
+): Weights {
   const weights = new Map(opened.tensors as Weights);
-  for (const { name, shape } of parameterSpecs(config)) {
+  for (const { name, shape } of parameterSpecs(model)) {
     if (!name.startsWith(AT)) continue;
     weights.set(name, { dtype: "f32", shape, data: valuesOf(name, shape) });
   }
@@ -37,7 +41,7 @@ function weightsWith(valuesOf: (name: string, shape: readonly number[]) => Float
 
 /** Large random values, so that nothing is near zero by chance. */
 function random(name: string, shape: readonly number[]): Float32Array {
-  const values = new Float32Array(shape.reduce((a, b) => a * b));
+  const values = new Float32Array(elementCount(shape));
   new RandomStream(3, name).fillNormal(values, name.endsWith("bias") ? 0.5 : 0.1, 0);
   return values;
 }
@@ -45,11 +49,8 @@ function random(name: string, shape: readonly number[]): Float32Array {
 const weights = weightsWith(random);
 
 async function traced(device: Device, model: ModelConfig, tensors: Weights) {
-  const engine = new Engine(device, model, tensors);
-  using cache = engine.createCache(1, IDS.length);
-  const select = IDS.map((_, t) => t);
   const options = { head: "logits", trace: true } as const;
-  const outputs = await engine.forward(cache, { ids: [IDS], start: [0], select }, options);
+  const outputs = await pass(new Engine(device, model, tensors), [IDS], {}, options);
   return (name: string) => Float64Array.from(outputs.get(name)!);
 }
 
@@ -92,20 +93,12 @@ for (const { name, device } of devices) {
 
   Deno.test(`${name}: decoding behind linear aggregation gives the tokens of whole passes`, async () => {
     const engine = new Engine(device, config, weights);
-    const request = { tokens: IDS, maxTokens: 4, sampling: GREEDY, eosTokenIds: [] };
-    const tokens: number[] = [];
-    const requests = [{ ...request, random: new RandomStream(0, 0) }];
-    for await (const event of generate(engine, requests, { batch: 1 })) {
-      if (event.kind === "token") tokens.push(event.token);
+    const [tokens] = await tokensOf(engine, [request(IDS, { maxTokens: 4 })]);
+    for (const [i, token] of tokens!.entries()) {
+      const ids = [...IDS, ...tokens!.slice(0, i)];
+      assertEquals(largest(await logitsOf(engine, [ids], [ids.length - 1])), token);
     }
-    for (const [i, token] of tokens.entries()) {
-      const ids = [...IDS, ...tokens.slice(0, i)];
-      using cache = engine.createCache(1, ids.length);
-      const step = { ids: [ids], start: [0], select: [ids.length - 1] };
-      const logits = (await engine.forward(cache, step)).get("logits")!;
-      assertEquals(logits.indexOf(Math.max(...Array.from(logits))), token);
-    }
-    assertEquals(tokens.length, 4);
+    assertEquals(tokens!.length, 4);
   });
 }
 
@@ -113,26 +106,13 @@ async function gradients(device: Device, tensors: Weights) {
   const by = parameterSpecs(config).filter(({ introduced }) => introduced).map(({ name }) => name);
   const loss = buildLoss(config, { batch: 1, tokens: IDS.length });
   const program = differentiate(loss, { of: "loss", by });
-  const executable = await device.compile(program, new Map());
-  const types = [...program.inputs, ...program.parameters, ...program.outputs];
-  const bound = new Map(types.map(([name, type]) => [name, device.allocate(type)]));
-  const last = IDS.length - 1;
-  const data: [string, ArrayLike<number>][] = [
-    ["ids", IDS],
-    ["positions", IDS.map((_, t) => t)],
-    ["targets", [...IDS.slice(1), 0]],
-    ["predicted", IDS.map((_, t) => Number(t < last))],
-    ...[...program.parameters.keys()].map((name): [string, ArrayLike<number>] => [
-      name,
-      weightValues(tensors.get(name)!),
-    ]),
-  ];
-  for (const [name, values] of data) device.write(bound.get(name)!, values);
-  await executable.run(bound);
-  const read = (name: string) => Array.from(device.read(bound.get(name)!));
+  const { positions, targets, weights: predicted } = batchOf([IDS]);
+  const data: Record<string, ArrayLike<number>> = { ids: IDS, positions, targets, predicted };
+  for (const name of program.parameters.keys()) data[name] = weightValues(tensors.get(name)!);
+  const found = await runOn(device, program, data);
   return {
-    loss: read("loss")[0]!,
-    of: new Map(by.map((name) => [name, read(gradientName(name))])),
+    loss: found.get("loss")![0]!,
+    of: new Map(by.map((name) => [name, Array.from(found.get(gradientName(name))!)])),
     hasWeightSums: program.outputs.has("weight_sums"),
   };
 }
@@ -141,9 +121,8 @@ Deno.test("the reference's gradients of a linear aggregation are finite differen
   const exact = await gradients(reference, weights);
   assertEquals(exact.hasWeightSums, false);
   const step = 2 ** -10;
-  for (
-    const [name, at] of [["weight", 0], ["weight", 5003], ["weight", 16383], ["bias", 7]] as const
-  ) {
+  const places = [["weight", 0], ["weight", 5003], ["weight", 16383], ["bias", 7]] as const;
+  for (const [name, at] of places) {
     const moved = async (by: number) => {
       const shifted = (one: string, shape: readonly number[]) => {
         const values = random(one, shape);
@@ -154,11 +133,8 @@ Deno.test("the reference's gradients of a linear aggregation are finite differen
     };
     const difference = (await moved(step) - await moved(-step)) / (2 * step);
     const gradient = exact.of.get(`${AT}.${name}`)![at]!;
-    const apart = Math.abs(difference - gradient);
-    assert(
-      apart < 1e-3 * Math.max(1, Math.abs(gradient)),
-      `${name} ${at}: ${difference} ${gradient}`,
-    );
+    const apart = relativeDifference([difference], [gradient]);
+    assert(apart < 1e-3, `${name} ${at}: ${difference} ${gradient}`);
   }
 });
 
@@ -168,11 +144,7 @@ Deno.test("linear aggregation starts as the average of the streams", async () =>
   const whole = introducedValues(specs.get(`${AT}.weight`)!, 0);
   assertEquals(introducedValues(specs.get(`${AT}.weight`)!, 9, 1000, 50), whole.slice(1000, 1050));
   const linear = await traced(reference, config, fresh);
-  const zeros = new Map(opened.tensors as Weights);
-  for (const { name, shape } of parameterSpecs(opened.config)) {
-    if (!name.startsWith(AT)) continue;
-    zeros.set(name, { dtype: "f32", shape, data: new Float32Array(shape.reduce((a, b) => a * b)) });
-  }
+  const zeros = weightsWith((_, shape) => new Float32Array(elementCount(shape)), opened.config);
   const average = await traced(reference, { ...opened.config, smoothing: 0 }, zeros);
   assert(maxDifference(linear("logits"), average("logits")) < 1e-9);
 });

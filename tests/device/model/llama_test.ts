@@ -5,15 +5,13 @@ import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { planConversion } from "../../../core/checkpoint/plan_conversion.ts";
 import { RequestEncoder } from "../../../core/eval/harness/encode.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import { generate } from "../../../core/generate/generate.ts";
 import { scoreBatch } from "../../../core/generate/score.ts";
 import { countParameters, elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 import type { FileTensor, HostTensor } from "../../../core/runtime/device.ts";
 import { encodePair, startTokenOf } from "../../../core/tokenizer/pair.ts";
 import { openTokenizer, renderChat } from "../../../core/tokenizer/tokenizer.ts";
-import { RandomStream } from "../../../core/base/random.ts";
-import { GREEDY } from "../../../core/base/sampling.ts";
 import { devices, reference } from "../devices.ts";
+import { logitsOf, request, tokensOf } from "../engines.ts";
 import { maxDifference, modelFolder, openGolden } from "../goldens.ts";
 import { withScratch } from "../../scratch.ts";
 
@@ -23,33 +21,18 @@ const GOLDEN = JSON.parse(
 const LLAMA3 = "llama-p1-llama3-tied-f32", BIASED = "llama-p1-untied-bias-f32";
 const NAMES = Object.keys(GOLDEN.models);
 
-async function logitsAt(engine: Engine): Promise<ArrayLike<number>> {
-  using cache = engine.createCache(1, GOLDEN.ids.length);
-  const input = { ids: [GOLDEN.ids], start: [0], select: GOLDEN.positions };
-  return (await engine.forward(cache, input)).get("logits")!;
-}
+const logitsAt = (engine: Engine) => logitsOf(engine, [GOLDEN.ids], GOLDEN.positions);
 
-async function greedy(engine: Engine, prompt: number[], maxTokens: number): Promise<number[]> {
-  const random = new RandomStream(0);
-  const request = { tokens: prompt, maxTokens, sampling: GREEDY, random, eosTokenIds: [] };
-  const tokens: number[] = [];
-  for await (const event of generate(engine, [request], { batch: 1 })) {
-    if (event.kind === "token") tokens.push(event.token);
-  }
-  return tokens;
-}
-
-for (
-  const { name: device, device: opened } of [{ name: "reference", device: reference }, ...devices]
-) {
+for (const { name: at, device } of [{ name: "reference", device: reference }, ...devices]) {
   for (const name of NAMES) {
-    Deno.test(`${name} on ${device}: logits beyond the original context, and greedy tokens`, async () => {
-      const engine = await openGolden(name, opened);
+    Deno.test(`${name} on ${at}: logits beyond the original context, and greedy tokens`, async () => {
+      const engine = await openGolden(name, device);
       const golden = GOLDEN.models[name];
       const worst = maxDifference(await logitsAt(engine), golden.logits.flat());
       assert(worst < 1e-4, `${worst}`);
       for (const { prompt, tokens } of golden.greedy) {
-        assertEquals(await greedy(engine, prompt, tokens.length), tokens);
+        const greedy = request(prompt, { maxTokens: tokens.length });
+        assertEquals(await tokensOf(engine, [greedy]), [tokens]);
       }
     });
   }
@@ -78,12 +61,8 @@ Deno.test("a Llama model with streams computes what a Qwen2 model without biases
       return [name, { dtype: "f32", shape, data }] as const;
     });
     const found = await logitsAt(new Engine(reference, config, tensors));
-    const expected = new Engine(
-      reference,
-      qwen,
-      new Map<string, FileTensor | HostTensor>([...tensors, ...zeros]),
-    );
-    assertEquals(found, await logitsAt(expected));
+    const weights = new Map<string, FileTensor | HostTensor>([...tensors, ...zeros]);
+    assertEquals(found, await logitsAt(new Engine(reference, qwen, weights)));
     const single = await logitsAt(await openGolden(LLAMA3, reference));
     assert(maxDifference(found, single) > 1e-3, "the streams have no effect");
   }));
@@ -126,20 +105,17 @@ Deno.test("scores and answers of lm-evaluation-harness, with a beginning-of-text
     const requests = pairs.map((pair: { context: string; continuation: string }) =>
       encodePair(tokenizer, pair.context, pair.continuation, startToken)
     );
-    const windows = encoder.windows({
-      kind: "loglikelihood",
-      context: "",
-      continuation: rolling.text,
-    });
+    const whole = { kind: "loglikelihood", context: "", continuation: rolling.text } as const;
+    const windows = encoder.windows(whole);
     const scores = await scoreBatch(engine, [...requests, ...windows]);
     const found = scores.map(({ loglikelihood }) => loglikelihood);
-    const whole = found.splice(pairs.length).reduce((sum, part) => sum + part, 0);
-    found.push(whole);
+    found.push(found.splice(pairs.length).reduce((sum, part) => sum + part, 0));
     const expected = pairs.map((pair: { loglikelihood: number }) => pair.loglikelihood);
     const worst = maxDifference(found, [...expected, rolling.loglikelihood]);
     assert(worst < 1e-3, `${name}: ${found} ${expected} ${rolling.loglikelihood}`);
     const prompt = encoder.prompt({ kind: "text", stop: [], maxTokens: 8, ...generation });
-    const answer = await greedy(engine, prompt, generation.max_tokens);
-    assertEquals(tokenizer.decode(answer, { skipSpecial: true }), generation.text);
+    const greedy = request(prompt, { maxTokens: generation.max_tokens });
+    const [answer] = await tokensOf(engine, [greedy]);
+    assertEquals(tokenizer.decode(answer!, { skipSpecial: true }), generation.text);
   }
 });

@@ -8,6 +8,7 @@ import { introducedValues } from "../../../core/model/init.ts";
 import { parameterSpecs } from "../../../core/model/parameters.ts";
 import type { FileTensor, HostTensor } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { logitsOf } from "../engines.ts";
 import { maxDifference, modelFolder, TOLERANCE } from "../goldens.ts";
 
 for (const name of ["qwen2-p1-tied-f32", "qwen3-p1-tied-f32"]) {
@@ -17,7 +18,7 @@ for (const name of ["qwen2-p1-tied-f32", "qwen3-p1-tied-f32"]) {
     const plain = new Engine(device, config, tensors);
     const segment = [5, 17, 100, 42, 8, 300, 77];
     const text = [9, 12, 200, 31, 64];
-    const [M, T] = [segment.length, text.length];
+    const M = segment.length;
 
     const streams = { ...config, streams: 2, prefix: true, prefixTokens: M, smoothing: 0.1 };
     const prefixes = await prefixesFromText(plain, [segment, segment]);
@@ -26,19 +27,9 @@ for (const name of ["qwen2-p1-tied-f32", "qwen3-p1-tied-f32"]) {
       const data = prefixes.get(spec.name) ?? introducedValues(spec, 0);
       weights.set(spec.name, { dtype: "f32", shape: spec.shape, data });
     }
-    const select = text.map((_, t) => t);
-    const parallel = new Engine(device, streams, weights);
-    const actual = await parallel.forward(parallel.createCache(1, T), {
-      ids: [text],
-      start: [0],
-      select,
-    });
-    const expected = await plain.forward(plain.createCache(1, M + T), {
-      ids: [[...segment, ...text]],
-      start: [0],
-      select: select.map((t) => M + t),
-    });
-    const difference = maxDifference(actual.get("logits")!, expected.get("logits")!);
+    const actual = await logitsOf(new Engine(device, streams, weights), [text]);
+    const expected = await logitsOf(plain, [[...segment, ...text]], text.map((_, t) => M + t));
+    const difference = maxDifference(actual, expected);
     assert(difference <= TOLERANCE.logits, `logits differ by ${difference}`);
   });
 }

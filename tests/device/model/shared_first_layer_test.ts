@@ -1,9 +1,8 @@
 /** Layer 0: all streams share their text, and part only through their prefixes. */
-import { concat } from "../../../core/graph/value.ts";
+import { concat, type Value } from "../../../core/graph/value.ts";
 import { assert, assertEquals } from "@std/assert";
-import { Builder } from "../../../core/graph/builder.ts";
 import type { Program } from "../../../core/graph/program.ts";
-import { elementCount, type Shape } from "../../../core/graph/types.ts";
+import { elementCount } from "../../../core/graph/types.ts";
 import { buildForward } from "../../../core/model/forward.ts";
 import { attention } from "../../../core/ops/attention.ts";
 import { repeatStreams } from "../../../core/ops/repeat_streams.ts";
@@ -11,33 +10,30 @@ import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { devices } from "../devices.ts";
 import { GOLDEN_NAMES, maxDifference, openGolden } from "../goldens.ts";
+import { f32, programOf, runOn } from "../programs.ts";
 
 const [B, P, T, S, H, K, D, M] = [2, 3, 4, 9, 6, 2, 4, 5];
 
 /** Attention of one text per sequence behind P prefixes, with the text's rows shared or repeated. */
 function program(how: "shared" | "repeated" | "one stream at a time"): Program {
-  const g = new Builder(how);
-  const input = (name: string, shape: Shape) => g.input(name, { dtype: "f32", shape });
-  const q = input("q", [B, T, H, D]);
-  const [keys, values] = [input("keys", [B, K, S, D]), input("values", [B, K, S, D])];
-  const visible = { last: g.input("positions", { dtype: "i32", shape: [B, T] }) };
-  const prefix = (name: string) =>
-    Array.from({ length: P }, (_, p) => input(`${name}${p}`, [1, K, M, D]));
-  const [prefixKeys, prefixValues] = [prefix("prefix_k"), prefix("prefix_v")];
-  if (how === "one stream at a time") {
-    const streams = prefixKeys.map((k, p) =>
-      attention({ q, keys, values, visible, prefix: { keys: k, values: prefixValues[p]! } })
-    );
-    g.output("y", concat(streams, 0));
-    return g.build();
-  }
-  const rows = (x: typeof q) => how === "shared" ? x : repeatStreams(x, P);
-  const whole = { keys: concat(prefixKeys, 0), values: concat(prefixValues, 0) };
-  g.output(
-    "y",
-    attention({ q: rows(q), keys: rows(keys), values: rows(values), visible, prefix: whole }),
-  );
-  return g.build();
+  const [text, last] = [[B, K, S, D], { i32: [B, T] }];
+  const shapes = { q: [B, T, H, D], keys: text, values: text, last };
+  return programOf(how, shapes, ({ q, keys, values, last }, g) => {
+    const visible = { last };
+    const prefix = (name: string) =>
+      Array.from({ length: P }, (_, p) => g.input(`${name}${p}`, f32(1, K, M, D)));
+    const [prefixKeys, prefixValues] = [prefix("prefix_k"), prefix("prefix_v")];
+    if (how === "one stream at a time") {
+      const streams = prefixKeys.map((k, p) =>
+        attention({ q, keys, values, visible, prefix: { keys: k, values: prefixValues[p]! } })
+      );
+      return concat(streams, 0);
+    }
+    const rows = (x: Value) => how === "shared" ? x : repeatStreams(x, P);
+    const whole = { keys: concat(prefixKeys, 0), values: concat(prefixValues, 0) };
+    const repeated = { q: rows(q), keys: rows(keys), values: rows(values) };
+    return attention({ ...repeated, visible, prefix: whole });
+  });
 }
 
 for (const { name, device } of devices) {
@@ -45,17 +41,13 @@ for (const { name, device } of devices) {
     const results: number[][] = [];
     for (const how of ["shared", "repeated", "one stream at a time"] as const) {
       const built = program(how);
-      const executable = await device.compile(built, new Map());
-      const tensors = new Map(
-        [...built.inputs, ...built.outputs].map(([key, type]) => [key, device.allocate(type)]),
-      );
-      for (const [key, { dtype, shape }] of built.inputs) {
+      const data = [...built.inputs].map(([key, { dtype, shape }]) => {
         const random = new RandomStream(4, key);
         const draw = dtype === "i32" ? () => random.integer(S) : () => random.normal();
-        device.write(tensors.get(key)!, Array.from({ length: elementCount(shape) }, draw));
-      }
-      await executable.run(tensors);
-      results.push(Array.from(device.read(tensors.get("y")!)));
+        return [key, Array.from({ length: elementCount(shape) }, draw)] as const;
+      });
+      const found = await runOn(device, built, new Map(data));
+      results.push(Array.from(found.get("result")!));
     }
     const [shared, repeated, single] = results;
     assertEquals(shared!.length, P * B * T * H * D);

@@ -8,6 +8,7 @@ import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
+import { pass } from "../engines.ts";
 import { maxDifference, modelFolder, openGolden } from "../goldens.ts";
 
 const CLOSE = 2e-5;
@@ -74,12 +75,8 @@ Deno.test("texts of several chunks equal one pass; one stream is the model itsel
   const engine = await openGolden("qwen2-p2-tied-f32", new CpuDevice());
   const tokens = text(300);
   const [long] = await scoreStreams(engine, [tokens]);
-  const outputs = await engine.forward(engine.createCache(1, 300), {
-    ids: [tokens],
-    start: [0],
-    select: tokens.map((_, t) => t),
-    targets: [...tokens.slice(1), 0],
-  }, { head: "streams" });
+  const targets = [...tokens.slice(1), 0];
+  const outputs = await pass(engine, [tokens], { targets }, { head: "streams" });
   const whole = outputs.get("stream_logprobs")!.subarray(0, 299 * 2);
   assert(maxDifference(flat(long!.streamLogprobs!), whole) < CLOSE);
   const plain = await openGolden("qwen2-p1-tied-f32", new CpuDevice());
@@ -93,10 +90,7 @@ Deno.test("a single token has weights and nothing predicted; bad tokens are refu
   const engine = await openGolden("qwen2-p2-tied-f32", new CpuDevice());
   const [one] = await scoreStreams(engine, [[5]]);
   assertEquals([one!.weights!.length, one!.streamLogprobs!.length], [1, 0]);
-  await assertRejects(
-    () => scoreStreams(engine, [[600]]),
-    DataError,
-    "cannot score a sequence: token id 600",
-  );
+  const message = "cannot score a sequence: token id 600";
+  await assertRejects(() => scoreStreams(engine, [[600]]), DataError, message);
   engine.device.close();
 });

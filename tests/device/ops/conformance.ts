@@ -3,13 +3,9 @@
  * device or another.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { Builder } from "../../../core/graph/builder.ts";
 import { differentiate } from "../../../core/graph/differentiate.ts";
 import { beamSearch } from "../../../core/generate/beam_search.ts";
-import { generate, type GenerationRequest } from "../../../core/generate/generate.ts";
-import { GREEDY } from "../../../core/base/sampling.ts";
 import { scoreBatch } from "../../../core/generate/score.ts";
-import { RandomStream } from "../../../core/base/random.ts";
 import { tokenLogprobs } from "../../../core/ops/token_logprobs.ts";
 import type { Device, HostArray } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
@@ -19,10 +15,13 @@ import {
   openGolden,
   readExpected,
   readExpectedTensors,
+  relativeDifference,
   TOLERANCE,
 } from "../goldens.ts";
 import { GRADIENT_CASES, scalarOf, variables } from "./gradient_cases.ts";
-import { OP_CASES, randomInputs, runOn } from "./cases.ts";
+import { OP_CASES, randomInputs } from "./cases.ts";
+import { logitsOf, pass, request, tokensOf } from "../engines.ts";
+import { f32, programOf, runOn } from "../programs.ts";
 
 /** Results are sums of a few dozen products of numbers around 1. */
 const OP_TOLERANCE = 1e-5;
@@ -37,43 +36,57 @@ export function testOps({ name: deviceName, device }: NamedDevice): void {
       const inputs = randomInputs(one);
       const expected = (await runOn(reference, one.program, inputs)).get("result")!;
       const actual = (await runOn(device, one.program, inputs)).get("result")!;
-      const scale = Math.max(1, ...Array.from(expected, Math.abs));
-      const difference = maxDifference(actual, expected) / scale;
+      const difference = relativeDifference(actual, expected);
       assert(difference < OP_TOLERANCE, `relative difference ${difference}`);
     });
   }
 
   Deno.test(`${deviceName} counts small shares of a large vocabulary in a log-probability`, async () => {
     const V = 49_152;
-    const g = new Builder("vocabulary");
-    const logits = g.input("logits", { dtype: "f32", shape: [1, V] });
-    const targets = g.input("targets", { dtype: "i32", shape: [1] });
-    g.output("logprobs", tokenLogprobs({ logits, targets }));
+    const shapes = { logits: [1, V], targets: { i32: [1] } };
+    const program = programOf("vocabulary", shapes, (inputs) => tokenLogprobs(inputs));
     // Half of the tokens are hidden; each of the others is less than f32 resolves beside the first.
     const row = Array.from({ length: V }, (_, v) => v === 0 ? 0 : v < V / 2 ? -17 : -Infinity);
-    const data = new Map([["logits", row], ["targets", [0]]]);
-    const [found] = (await runOn(device, g.build(), data)).get("logprobs")!;
+    const [found] = (await runOn(device, program, { logits: row, targets: [0] })).get("result")!;
     const expected = -Math.log1p((V / 2 - 1) * Math.exp(-17));
     assert(Math.abs(found! - expected) < 2e-5, `${found} instead of ${expected}`);
   });
 
+  Deno.test(`${deviceName} truncates quotients of integers and casts`, async () => {
+    const expected = {
+      ...{ sum: [5, 2, -8, 9, -9], difference: [9, -8, -16, -9, -5] },
+      ...{ product: [-14, -15, -48, 0, 14], quotient: [-3, 0, -3, 0, 3] },
+      ...{ number: [7, -3, -12, 0, -7], truth: [0, 1, 1, 1, 1], whole: [2, -2, 0, 9] },
+    };
+    const shapes = { a: { i32: [5] }, b: { i32: [5] }, x: [4] };
+    const program = programOf("integers", shapes, ({ a, b, x }) => ({
+      ...{ sum: a.add(b), difference: a.sub(b), product: a.mul(b), quotient: a.div(b) },
+      ...{ number: a.cast("f32"), truth: a.lessEqual(b).cast("f32"), whole: x.cast("i32") },
+    }));
+    const data = { a: [7, -3, -12, 0, -7], b: [-2, 5, 4, 9, -2], x: [2.75, -2.75, 0, 9] };
+    const found = await runOn(device, program, data);
+    for (const [name, values] of Object.entries(expected)) {
+      assertEquals([...found.get(name)!], values, name);
+    }
+  });
+
   Deno.test(`${deviceName} assigns to a state after its last reader`, async () => {
-    const g = new Builder("assign");
-    const state = g.state("mean", { dtype: "f32", shape: [3] });
-    const x = g.input("x", { dtype: "f32", shape: [3] });
-    const half = g.constant(0.5);
-    g.update("mean", state.assign(state.mul(half).add(x.mul(half))));
-    const data = new Map([["mean", [2, 4, -6]], ["x", [4, 0, 2]]]);
-    assertEquals(Array.from((await runOn(device, g.build(), data)).get("mean")!), [3, 2, -2]);
+    const program = programOf("assign", { x: [3] }, ({ x }, g) => {
+      const [state, half] = [g.state("mean", f32(3)), g.constant(0.5)];
+      g.update("mean", state.assign(state.mul(half).add(x.mul(half))));
+    });
+    const found = await runOn(device, program, { mean: [2, 4, -6], x: [4, 0, 2] });
+    assertEquals(Array.from(found.get("mean")!), [3, 2, -2]);
   });
 
   Deno.test(`${deviceName} refuses to overwrite a state that is read elsewhere`, async () => {
-    const g = new Builder("late reader");
-    const state = g.state("count", { dtype: "f32", shape: [3] });
-    g.update("count", state.assign(state.add(1)));
-    g.output("old", state.mul(2));
+    const program = programOf("late reader", {}, (_, g) => {
+      const state = g.state("count", f32(3));
+      g.update("count", state.assign(state.add(1)));
+      return state.mul(2);
+    });
     await assertRejects(
-      async () => await runOn(device, g.build(), new Map()),
+      async () => await runOn(device, program, {}),
       TypeError,
       /^(cpu|webgpu)/.test(deviceName) ? "before it is read" : "read by a later node",
     );
@@ -81,16 +94,17 @@ export function testOps({ name: deviceName, device }: NamedDevice): void {
 
   Deno.test(`${deviceName} writes slots into the state's own memory`, async () => {
     const [R, K, S, T, D] = [3, 2, 6, 2, 4];
-    const g = new Builder("write_slots");
-    const state = g.state("cache", { dtype: "f32", shape: [R, K, S, D] });
-    const update = g.input("update", { dtype: "f32", shape: [R, K, T, D] });
-    const start = g.input("start", { dtype: "i32", shape: [R] });
-    g.update("cache", state.writeSlots(update, start));
-    const program = g.build();
+    const shapes = { update: [R, K, T, D], start: { i32: [R] } };
+    const program = programOf(
+      "write_slots",
+      shapes,
+      ({ update, start }, g) =>
+        g.update("cache", g.state("cache", f32(R, K, S, D)).writeSlots(update, start)),
+    );
     const old = Array.from({ length: R * K * S * D }, (_, i) => -i);
     const fresh = Array.from({ length: R * K * T * D }, (_, i) => i + 1);
     const starts = [4, 0, 2];
-    const data = new Map([["cache", old], ["update", fresh], ["start", starts]]);
+    const data = { cache: old, update: fresh, start: starts };
     const cache = (await runOn(device, program, data)).get("cache")!;
     const expected = old.slice();
     for (let r = 0; r < R; r++) {
@@ -114,8 +128,7 @@ export function testGradients({ name: deviceName, device }: NamedDevice): void {
       const actual = await runOn(device, program, inputs);
       for (const [name, values] of expected) {
         if (!program.outputs.has(name)) continue;
-        const scale = Math.max(1, ...Array.from(values, Math.abs));
-        const difference = maxDifference(actual.get(name)!, values) / scale;
+        const difference = relativeDifference(actual.get(name)!, values);
         assert(difference < 1e-5, `${name}: relative difference ${difference}`);
       }
     });
@@ -127,8 +140,6 @@ function assertClose(actual: HostArray, expected: HostArray, tolerance: number, 
   assert(difference <= tolerance, `${what} differ by ${difference}, expected ${tolerance} at most`);
 }
 
-const all = (count: number) => Array.from({ length: count }, (_, i) => i);
-
 /** Logits, aggregation weights and the residual stream of a golden model on a device. */
 export function testForward(name: string, [label, open]: Opener): void {
   Deno.test(`${name} on ${label}: logits and aggregation weights`, async () => {
@@ -137,12 +148,7 @@ export function testForward(name: string, [label, open]: Opener): void {
     const { cases } = await readExpected(name);
     for (const key of ["single", "pair", "token"]) {
       const { ids } = cases[key]!;
-      const count = ids.length * ids[0]!.length;
-      const outputs = await engine.forward(engine.createCache(ids.length, ids[0]!.length), {
-        ids,
-        start: ids.map(() => 0),
-        select: all(count),
-      });
+      const outputs = await pass(engine, ids);
       const logits = expected.get(`${key}.logits`)!;
       assertClose(outputs.get("logits")!, logits, TOLERANCE.logits, `${key} logits`);
       const weights = expected.get(`${key}.weights`);
@@ -159,13 +165,9 @@ export function testForward(name: string, [label, open]: Opener): void {
     const V = engine.config.vocabSize;
     // The golden pads on the left; a row here starts at slot 0 and is padded on the right.
     const rows = ids.map((row, b) => [...row.slice(padding![b]!), ...row.slice(0, padding![b]!)]);
-    const outputs = await engine.forward(engine.createCache(rows.length, T), {
-      ids: rows,
-      start: rows.map(() => 0),
-      select: all(rows.length * T),
-    });
+    const logits = await logitsOf(engine, rows);
     padding!.forEach((skip, b) => {
-      const actual = outputs.get("logits")!.subarray(b * T * V, (b * T + T - skip) * V);
+      const actual = logits.subarray(b * T * V, (b * T + T - skip) * V);
       const row = expected.subarray((b * T + skip) * V, (b + 1) * T * V);
       assertClose(actual, row, TOLERANCE.logits, `logits of row ${b}`);
     });
@@ -175,11 +177,7 @@ export function testForward(name: string, [label, open]: Opener): void {
     const engine = await openGolden(name, open());
     const expected = await readExpectedTensors(name);
     const ids = (await readExpected(name)).cases.single!.ids[0]!.slice(0, 6);
-    const outputs = await engine.forward(
-      engine.createCache(1, ids.length),
-      { ids: [ids], start: [0], select: all(ids.length) },
-      { head: "logits", trace: true },
-    );
+    const outputs = await pass(engine, [ids], {}, { head: "logits", trace: true });
     const traces = [...expected.keys()].filter((key) => key.startsWith("trace."));
     assert(traces.length >= engine.config.numHiddenLayers + 2);
     for (const key of traces) {
@@ -210,22 +208,11 @@ export function testGeneration(name: string, [label, open]: Opener): void {
     const device = open();
     const engine = await openGolden(name, device);
     const { greedy } = await readExpected(name);
-    const request = (tokens: number[], eosTokenIds: number[] = []): GenerationRequest => ({
-      tokens,
-      maxTokens: 32,
-      sampling: GREEDY,
-      random: new RandomStream(0),
-      eosTokenIds,
-    });
     const { eos, prompt, output } = greedy.with_eos;
-    const requests = [...greedy.prompts.map((tokens) => request(tokens)), request(prompt, [eos])];
+    const requests = greedy.prompts.map((tokens) => request(tokens, { maxTokens: 32 }));
+    requests.push(request(prompt, { maxTokens: 32, eosTokenIds: [eos] }));
     for (const batch of [1, 3]) {
-      const results: number[][] = requests.map(() => []);
-      for await (const event of generate(engine, requests, { batch })) {
-        assert(event.kind !== "failed");
-        if (event.kind === "token") results[event.index]!.push(event.token);
-      }
-      assertEquals(results, [...greedy.outputs, output]);
+      assertEquals(await tokensOf(engine, requests, batch), [...greedy.outputs, output]);
     }
     const sessions = device instanceof CpuDevice ? device.sessionCount : 1;
     const most = label.includes("in parts") ? 2 : 1;

@@ -1,15 +1,14 @@
 /** Gradients of every op against central differences, and of every device against the reference. */
 import { PRIMITIVES } from "../../../core/graph/primitives.ts";
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { DERIVATIVES, WITHOUT_DERIVATIVE } from "../../../core/graph/derivatives.ts";
 import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
-import { Builder } from "../../../core/graph/builder.ts";
-import type { Value } from "../../../core/graph/value.ts";
 import { MODEL_OPS } from "../../../core/ops/mod.ts";
 import { testGradients } from "./conformance.ts";
 import { devices, reference } from "../devices.ts";
 import { GRADIENT_CASES, scalarOf, variables } from "./gradient_cases.ts";
-import { OP_CASES, prepareOn, randomInputs, runOn } from "./cases.ts";
+import { OP_CASES, randomInputs } from "./cases.ts";
+import { prepareOn, programOf, runOn } from "../programs.ts";
 
 /** Step of the central differences, whose own error is of its square. */
 const STEP = 1e-4;
@@ -20,11 +19,8 @@ for (const one of GRADIENT_CASES) {
     const inputs = randomInputs({ ...one, program });
     const names = variables(one);
     const run = await prepareOn(reference, program);
-    const gradients = await runOn(
-      reference,
-      differentiate(program, { of: "scalar", by: names }),
-      inputs,
-    );
+    const backward = differentiate(program, { of: "scalar", by: names });
+    const gradients = await runOn(reference, backward, inputs);
     const valueAt = async (name: string, i: number, step: number) => {
       const moved = inputs.get(name)!.slice();
       moved[i]! += step;
@@ -68,28 +64,17 @@ Deno.test("every op with a derivative has a gradient check", () => {
 });
 
 Deno.test("a value used twice gets both gradients, and an unused input is refused", async () => {
-  const g = new Builder("square");
-  const x: Value = g.input("x", { dtype: "f32", shape: [] });
-  g.input("y", { dtype: "f32", shape: [] });
-  g.output("scalar", x.mul(x).mul(x));
-  const program = g.build();
+  const program = programOf("square", { x: [], y: [] }, ({ x }) => ({ scalar: x.mul(x).mul(x) }));
   const gradients = differentiate(program, { of: "scalar", by: ["x"] });
-  const result = await runOn(reference, gradients, new Map([["x", [3]]]));
+  const result = await runOn(reference, gradients, { x: [3] });
   assertEquals(result.get("grad.x")![0], 27);
-  let message = "";
-  try {
-    differentiate(program, { of: "scalar", by: ["y"] });
-  } catch (error) {
-    message = (error as Error).message;
-  }
-  assertEquals(message, 'cannot differentiate by "y": "scalar" does not use it');
+  const message = 'cannot differentiate by "y": "scalar" does not use it';
+  assertThrows(() => differentiate(program, { of: "scalar", by: ["y"] }), Error, message);
 });
 
 Deno.test("equal largest elements share the gradient of max", async () => {
-  const g = new Builder("tie");
-  const x: Value = g.input("x", { dtype: "f32", shape: [4] });
-  g.output("scalar", x.max(0).mul(6).reshape([]));
-  const gradients = differentiate(g.build(), { of: "scalar", by: ["x"] });
-  const result = await runOn(reference, gradients, new Map([["x", [2, 5, 5, 5]]]));
+  const program = programOf("tie", { x: [4] }, ({ x }) => x.max(0).mul(6).reshape([]));
+  const gradients = differentiate(program, { of: "result", by: ["x"] });
+  const result = await runOn(reference, gradients, { x: [2, 5, 5, 5] });
   assertEquals([...result.get("grad.x")!], [0, 2, 2, 2]);
 });

@@ -6,17 +6,29 @@ import { withScratch } from "../../scratch.ts";
 import { moduleAt, runChild } from "./child.ts";
 import { modelFolder } from "../goldens.ts";
 
+/** Imports of the children. */
+const IMPORTS = Object.entries({
+  packing: "core/base/quantize.ts",
+  openCheckpoint: "core/checkpoint/open.ts",
+  Engine: "core/generate/engine.ts",
+  Builder: "core/graph/builder.ts",
+  differentiate: "core/graph/differentiate.ts",
+  buildLoss: "core/model/loss.ts",
+  parameterSpecs: "core/model/parameters.ts",
+  linear: "core/ops/linear.ts",
+  CpuDevice: "core/runtime/onnxruntime/cpu.ts",
+}).map(([name, path]) => `import { ${name} } from ${moduleAt(path)};`).join("\n");
+
+/** Code of a child that reads its resident memory, and the most of it so far. */
+const STATUS = `
+  const status = () => Deno.readTextFileSync("/proc/self/status");
+  const bytes = (name) => Number(new RegExp(name + ":\\\\s+(\\\\d+)").exec(status())[1]) * 1024;`;
+
 /**
  * Opens a model and a matrix of 64 MiB (as f32) on a device and closes it, twelve times; prints how
  * often the weights are mapped before and after each closing, and the growth over the last ten.
  */
-const ROUNDS = `
-  import { openCheckpoint } from ${moduleAt("core/checkpoint/open.ts")};
-  import { Engine } from ${moduleAt("core/generate/engine.ts")};
-  import { Builder } from ${moduleAt("core/graph/builder.ts")};
-  import { linear } from ${moduleAt("core/ops/linear.ts")};
-  import { CpuDevice } from ${moduleAt("core/runtime/onnxruntime/cpu.ts")};
-
+const ROUNDS = `${IMPORTS}
   const { config, tensors } = await openCheckpoint("${modelFolder("qwen2-p4-untied-f32")}");
   const { path } = tensors.get("model.embed_tokens.weight");
   const big = { dtype: "bf16", shape: [4096, 4096], data: new Uint16Array(1 << 24) };
@@ -24,13 +36,13 @@ const ROUNDS = `
   const x = g.input("x", { dtype: "f32", shape: [1, 4096] });
   g.output("y", linear({ x, weight: g.parameter("big", { dtype: "f32", shape: big.shape }) }));
   const program = g.build();
-  const proc = (name) => Deno.readTextFileSync("/proc/self/" + name);
-  const mapped = () => proc("maps").split("\\n").filter((line) => line.endsWith(path)).length;
-  const resident = () => Number(/VmRSS:\\s+(\\d+)/.exec(proc("status"))[1]) * 1024;
+  ${STATUS}
+  const maps = () => Deno.readTextFileSync("/proc/self/maps").split("\\n");
+  const mapped = () => maps().filter((line) => line.endsWith(path)).length;
   const open = new Set(), closed = new Set();
   let before;
   for (let round = 0; round < 12; round++) {
-    if (round === 2) before = resident();
+    if (round === 2) before = bytes("VmRSS");
     const device = new CpuDevice({ threads: 1 });
     const engine = new Engine(device, config, tensors);
     await engine.forward(engine.createCache(1, 2), { ids: [[1, 2]], start: [0], select: [1] });
@@ -39,17 +51,12 @@ const ROUNDS = `
     device.close();
     closed.add(mapped());
   }
-  const grown = resident() - before;
+  const grown = bytes("VmRSS") - before;
   console.log(JSON.stringify({ open: [...open], closed: [...closed], grown }));`;
 
 /** Peak growth in bytes over two runs of the gradients of a deep model, beside the plan. */
-const gradientPeak = (recompute: boolean) => `
-  import { openCheckpoint } from ${moduleAt("core/checkpoint/open.ts")};
-  import { differentiate } from ${moduleAt("core/graph/differentiate.ts")};
-  import { buildLoss } from ${moduleAt("core/model/loss.ts")};
-  import { parameterSpecs } from ${moduleAt("core/model/parameters.ts")};
-  import { CpuDevice } from ${moduleAt("core/runtime/onnxruntime/cpu.ts")};
-
+const gradientPeak = (recompute: boolean) =>
+  `${IMPORTS}
   const opened = await openCheckpoint("${modelFolder("qwen2-p4-untied-f32")}");
   const config = { ...opened.config, numHiddenLayers: 8 };
   const by = parameterSpecs(config).map(({ name }) => name);
@@ -60,8 +67,7 @@ const gradientPeak = (recompute: boolean) => `
   const executable = await device.compile(program, new Map());
   const all = [...program.inputs, ...program.parameters, ...program.outputs];
   const tensors = new Map(all.map(([name, type]) => [name, device.allocate(type)]));
-  const status = () => Deno.readTextFileSync("/proc/self/status");
-  const bytes = (name) => Number(new RegExp(name + ":\\\\s+(\\\\d+)").exec(status())[1]) * 1024;
+  ${STATUS}
   const before = bytes("VmRSS");
   for (let i = 0; i < 2; i++) await executable.run(tensors);
   console.log(JSON.stringify({ plan, grown: bytes("VmHWM") - before }));`;
@@ -70,12 +76,8 @@ const gradientPeak = (recompute: boolean) => `
  * Bytes that one matrix takes once it is packed, beside the plan, when it is read from a file: in full
  * precision, quantized while it is loaded, or quantized in the file.
  */
-const heldMatrix = (folder: string, kind: string, stored: boolean) => `
-  import { packing } from ${moduleAt("core/base/quantize.ts")};
-  import { Builder } from ${moduleAt("core/graph/builder.ts")};
-  import { linear } from ${moduleAt("core/ops/linear.ts")};
-  import { CpuDevice } from ${moduleAt("core/runtime/onnxruntime/cpu.ts")};
-
+const heldMatrix = (folder: string, kind: string, stored: boolean) =>
+  `${IMPORTS}
   const matrices = { kind: "${kind}", block: 32 };
   const path = "${folder}/weights";
   const run = async (device, shape) => {
@@ -97,11 +99,8 @@ const heldMatrix = (folder: string, kind: string, stored: boolean) => `
     await (await device.compile(program, weights)).run(bindings);
     return plan;
   };
-  const status = () => Deno.readTextFileSync("/proc/self/status");
-  const resident = () => {
-    gc();
-    return Number(/VmRSS:\\s+(\\d+)/.exec(status())[1]) * 1024;
-  };
+  ${STATUS}
+  const resident = () => (gc(), bytes("VmRSS"));
   const device = new CpuDevice({ threads: 1, matrices });
   await run(device, [64, 64]);
   const before = resident();
@@ -109,11 +108,8 @@ const heldMatrix = (folder: string, kind: string, stored: boolean) => `
   console.log(JSON.stringify({ plan, held: resident() - before }));`;
 
 /** Peak growth in bytes while forty matrices of 9 MiB are packed one after the other. */
-const packedMatrices = (folder: string) => `
-  import { Builder } from ${moduleAt("core/graph/builder.ts")};
-  import { linear } from ${moduleAt("core/ops/linear.ts")};
-  import { CpuDevice } from ${moduleAt("core/runtime/onnxruntime/cpu.ts")};
-
+const packedMatrices = (folder: string) =>
+  `${IMPORTS}
   const shape = [1530, 1530];
   const g = new Builder("matrices");
   let x = g.input("x", { dtype: "f32", shape: [1, shape[1]] });
@@ -123,37 +119,37 @@ const packedMatrices = (folder: string) => `
     x = linear({ x, weight: g.parameter("w" + i, { dtype: "f32", shape }) });
   }
   g.output("y", x);
-  const bytes = (name) =>
-    Number(new RegExp(name + ":\\\\s+(\\\\d+)").exec(Deno.readTextFileSync("/proc/self/status"))[1]) * 1024;
+  ${STATUS}
   const device = new CpuDevice({ threads: 1 });
   const before = bytes("VmRSS");
   await device.compile(g.build(), weights);
   const matrices = 40 * 4 * shape[0] * shape[1];
   console.log(JSON.stringify({ matrices, grown: bytes("VmHWM") - before }));`;
 
+/** Writes a file of zeros that takes no room on the disk. */
+function writeZeros(path: string, bytes: number): void {
+  Deno.writeFileSync(path, new Uint8Array());
+  Deno.truncateSync(path, bytes);
+}
+
 if (Deno.build.os === "linux") {
   Deno.test("packing matrices one after the other takes memory for one more", () =>
     withScratch(async (folder) => {
-      Deno.writeFileSync(`${folder}/weights`, new Uint8Array());
-      Deno.truncateSync(`${folder}/weights`, 40 * 1530 * 1530 * 2);
+      writeZeros(`${folder}/weights`, 40 * 1530 * 1530 * 2);
       const { matrices, grown } = JSON.parse(await runChild(packedMatrices(folder)));
       assert(grown < 1.11 * matrices, `${grown} for ${matrices}`);
     }));
 
-  for (
-    const [kind, stored] of [["f32", false], ["q8", false], ["q4", false], ["q8", true], [
-      "q4",
-      true,
-    ]] as const
-  ) {
+  const matrices = [["f32", false], ["q8", false], ["q4", false], ["q8", true], [
+    "q4",
+    true,
+  ]] as const;
+  for (const [kind, stored] of matrices) {
     Deno.test(`the plan of a ${kind} matrix ${stored ? "quantized in its file" : "of bf16"} is what is held`, () =>
       withScratch(async (folder) => {
-        Deno.writeFileSync(`${folder}/weights`, new Uint8Array());
-        Deno.truncateSync(`${folder}/weights`, 16384 * 8192 * 2);
-        const output = await runChild(heldMatrix(folder, kind, stored), {
-          DENO_V8_FLAGS: "--expose-gc",
-        });
-        const { plan, held } = JSON.parse(output);
+        writeZeros(`${folder}/weights`, 16384 * 8192 * 2);
+        const code = heldMatrix(folder, kind, stored);
+        const { plan, held } = JSON.parse(await runChild(code, { DENO_V8_FLAGS: "--expose-gc" }));
         // The engine and the heap grow by themselves, less than the scales of the matrix take.
         const allowed = Math.max(0.05 * plan, 14 * 2 ** 20);
         assert(Math.abs(held - plan) < allowed, `held ${held}, planned ${plan}`);
@@ -191,11 +187,10 @@ Deno.test("memory maps: zeroed pages, files read only, and errors that say what 
     file.forgetPages();
     assertEquals(new TextDecoder().decode(file.buffer()), "hello");
     file.unmap();
-    const fails = (path: string, message: string) =>
-      assertEquals(
-        assertThrows(() => MemoryMap.file(`${folder}/${path}`), EnvironmentError).message,
-        message,
-      );
+    const fails = (path: string, message: string) => {
+      const open = () => MemoryMap.file(`${folder}/${path}`);
+      assertEquals(assertThrows(open, EnvironmentError).message, message);
+    };
     fails("none", `no such file: "${folder}/none"`);
     await Deno.writeTextFile(`${folder}/empty`, "");
     fails("empty", `"${folder}/empty" is empty`);

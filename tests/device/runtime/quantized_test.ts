@@ -18,13 +18,11 @@ import { CPU_TARGET } from "../../../core/runtime/onnxruntime/lowering/rules.ts"
 import { WeightContents } from "../../../core/runtime/onnxruntime/session/weight_contents.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { withScratch } from "../../scratch.ts";
+import { largest, logitsOf } from "../engines.ts";
 import { GOLDEN_NAMES, modelFolder } from "../goldens.ts";
 import { LINKS, linkSync } from "../../links.ts";
 
-const FORMATS: readonly QuantizedFormat[] = [
-  { kind: "q4", block: 32 },
-  { kind: "q8", block: 64 },
-];
+const FORMATS: readonly QuantizedFormat[] = [{ kind: "q4", block: 32 }, { kind: "q8", block: 64 }];
 
 async function quantize(model: string, out: string, format: QuantizedFormat): Promise<void> {
   await quantizeCheckpoint(await planQuantization({ model, out, format }));
@@ -53,7 +51,7 @@ async function outputs(checkpoint: Checkpoint, matrices: QuantizedFormat): Promi
       const logits = (await engine.forward(cache, input)).get("logits")!;
       all.push(...logits);
       start += ids.length;
-      ids = [logits.indexOf(Math.max(...logits))];
+      ids = [largest(logits)];
       all.push(ids[0]!);
     }
     return all;
@@ -81,9 +79,7 @@ for (const streams of [1, 2, 4]) {
       const model = modelFolder("qwen2-p1-tied-f32");
       const adapter = `${folder}/adapter`;
       if (streams > 1) {
-        await convert(
-          await planConversion({ model, out: adapter, streams, introducedOnly: true }),
-        );
+        await convert(await planConversion({ model, out: adapter, streams, introducedOnly: true }));
       }
       const over = streams > 1 ? { adapter } : {};
       for (const format of FORMATS) {
@@ -188,10 +184,7 @@ Deno.test("full-precision weights in files are cast as exactly as in memory", as
   const results: number[][] = [];
   for (const weights of [tensors, inMemory]) {
     const device = new CpuDevice({ threads: 1 });
-    const engine = new Engine(device, config, weights);
-    const input = { ids: [[1, 2, 3]], start: [0], select: [2] };
-    const made = await engine.forward(engine.createCache(1, 4), input);
-    results.push(Array.from(made.get("logits")!));
+    results.push(Array.from(await logitsOf(new Engine(device, config, weights), [[1, 2, 3]])));
     device.close();
   }
   assertEquals(results[0], results[1]);

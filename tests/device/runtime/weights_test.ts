@@ -2,18 +2,19 @@
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import { Builder } from "../../../core/graph/builder.ts";
 import { elementCount, tensorBytes } from "../../../core/graph/types.ts";
 import { embedding } from "../../../core/ops/embedding.ts";
 import { linear } from "../../../core/ops/linear.ts";
 import { RandomStream } from "../../../core/base/random.ts";
-import type { FileTensor, HostTensor, Weights } from "../../../core/runtime/device.ts";
+import type { FileTensor, HostArray, HostTensor, Weights } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { fromF32 } from "../../../core/base/dtype.ts";
 import { dequantize, quantize } from "../../../core/base/quantize.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { withScratch } from "../../scratch.ts";
-import { maxDifference, modelFolder, openGolden } from "../goldens.ts";
+import { logitsOf } from "../engines.ts";
+import { distance, maxDifference, modelFolder, openGolden } from "../goldens.ts";
+import { f32, programOf, runOn } from "../programs.ts";
 import { linkSync } from "../../links.ts";
 
 type Stored = "f32" | "bf16" | "f16";
@@ -31,20 +32,14 @@ function stored(values: Float32Array, dtype: Stored): Float32Array | Uint16Array
 }
 
 /** y = W table[ids] + b: a weight of each kind the device treats differently. */
-async function runTiny(device: CpuDevice, weights: Weights): Promise<Float32Array> {
+async function runTiny(device: CpuDevice, weights: Weights): Promise<HostArray> {
   const [V, C, N] = [9, 40, 7];
-  const g = new Builder("tiny");
-  const ids = g.input("ids", { dtype: "i32", shape: [3] });
-  const parameter = (name: string, shape: number[]) => g.parameter(name, { dtype: "f32", shape });
-  const x = embedding({ table: parameter("table", [V, C]), ids });
-  g.output("y", linear({ x, weight: parameter("matrix", [N, C]), bias: parameter("bias", [N]) }));
-  const program = g.build();
-  const executable = await device.compile(program, weights);
-  const input = device.allocate({ dtype: "i32", shape: [3] });
-  const output = device.allocate({ dtype: "f32", shape: [3, N] });
-  device.write(input, [8, 0, 3]);
-  await executable.run(new Map([["ids", input], ["y", output]]));
-  return Float32Array.from(device.read(output));
+  const program = programOf("tiny", { ids: { i32: [3] } }, ({ ids }, g) => {
+    const x = embedding({ table: g.parameter("table", f32(V, C)), ids });
+    const [weight, bias] = [g.parameter("matrix", f32(N, C)), g.parameter("bias", f32(N))];
+    return linear({ x, weight, bias });
+  });
+  return (await runOn(device, program, { ids: [8, 0, 3] }, weights)).get("result")!;
 }
 
 const SHAPES = { table: [9, 40], matrix: [7, 40], bias: [7] };
@@ -110,19 +105,12 @@ Deno.test("a checkpoint of links, as the hub's cache lays it out, gives the same
     const linked = await openCheckpoint(`${folder}/snapshots/main`);
     const plain = await openGolden("qwen2-p2-untied-bf16", device);
     const engine = new Engine(device, linked.config, linked.tensors);
-    assertEquals(await logitsOf(engine), await logitsOf(plain));
+    assertEquals(await logitsOf(engine, TEXT), await logitsOf(plain, TEXT));
     device.close();
   }));
 
-async function logitsOf(engine: Engine): Promise<Float32Array> {
-  const ids = Array.from({ length: 24 }, (_, i) => i * 19 % 480);
-  const outputs = await engine.forward(engine.createCache(1, ids.length), {
-    ids: [ids],
-    start: [0],
-    select: ids.map((_, t) => t),
-  });
-  return Float32Array.from(outputs.get("logits")!);
-}
+/** A text of 24 tokens. */
+const TEXT = [Array.from({ length: 24 }, (_, i) => i * 19 % 480)];
 
 /** All matrices of linear layers replaced by what their codes stand for. */
 function rounded(weights: Weights, bits: 8 | 4, block: number): Weights {
@@ -149,16 +137,16 @@ for (const [kind, bits] of [["q8", 8], ["q4", 4]] as const) {
       const { config, tensors } = await openCheckpoint(modelFolder("qwen2-p4-untied-f32"));
       const device = new CpuDevice({ threads: 1, matrices: { kind, block } });
       const exact = new CpuDevice({ threads: 1 });
-      const actual = await logitsOf(new Engine(device, config, tensors));
+      const actual = await logitsOf(new Engine(device, config, tensors), TEXT);
       const same = new Engine(exact, config, rounded(tensors, bits, block));
-      const expected = await logitsOf(same);
-      const plain = await logitsOf(new Engine(exact, config, tensors));
+      const expected = await logitsOf(same, TEXT);
+      const plain = await logitsOf(new Engine(exact, config, tensors), TEXT);
       // The device also rounds activations to 8 bits a block, half a step of 1/127 of the largest:
       // 0.3 to 0.7 % of noise per product (next test), 1.4 to 2.0 % of the logits after all of them.
-      const noise = relativeError(actual, expected);
+      const noise = distance(actual, expected);
       assert(noise < 0.03, `${kind}, block ${block}: ${noise} from rounded weights`);
       // The test can fail: with other weights the difference is far larger.
-      if (bits === 4) assert(relativeError(plain, expected) > 2 * noise, `block ${block}`);
+      if (bits === 4) assert(distance(plain, expected) > 2 * noise, `block ${block}`);
       device.close();
       exact.close();
     }
@@ -169,39 +157,23 @@ for (const [kind, bits] of [["q8", 8], ["q4", 4]] as const) {
       const [M, N, block] = [3, 5, 16];
       const matrix = { dtype: "f32" as const, shape: [N, K], data: normal(N * K, K) };
       const bias = { dtype: "f32" as const, shape: [N], data: normal(N, 99) };
-      const g = new Builder("linear");
-      const x = g.input("x", { dtype: "f32", shape: [M, K] });
-      const weight = g.parameter("proj.weight", matrix);
-      g.output("plain", linear({ x, weight }));
-      g.output("shifted", linear({ x, weight, bias: g.parameter("bias", bias) }));
-      const program = g.build();
+      const program = programOf("linear", { x: [M, K] }, ({ x }, g) => {
+        const weight = g.parameter("proj.weight", matrix);
+        const shifted = linear({ x, weight, bias: g.parameter("bias", bias) });
+        return { plain: linear({ x, weight }), shifted };
+      });
       const weights = new Map([["proj.weight", matrix], ["bias", bias]]);
       const results = await Promise.all([
         [new CpuDevice({ threads: 1, matrices: { kind, block } }), weights] as const,
         [new CpuDevice({ threads: 1 }), rounded(weights, bits, block)] as const,
       ].map(async ([device, given]) => {
-        const executable = await device.compile(program, given);
-        const types = [...program.inputs, ...program.outputs];
-        const tensors = new Map(types.map(([name, type]) => [name, device.allocate(type)]));
-        device.write(tensors.get("x")!, normal(M * K, 1));
-        await executable.run(tensors);
-        const read = (name: string) => Array.from(device.read(tensors.get(name)!));
-        return [...read("plain"), ...read("shifted")];
+        const found = await runOn(device, program, { x: normal(M * K, 1) }, given);
+        return [...found.get("plain")!, ...found.get("shifted")!];
       }));
-      const error = relativeError(results[0]!, results[1]!);
+      const error = distance(results[0]!, results[1]!);
       assert(error < 0.02, `${K} columns: ${error}`);
     }
   });
-}
-
-/** Root mean square of the differences over that of the values. */
-function relativeError(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
-  let [error, size] = [0, 0];
-  for (let i = 0; i < expected.length; i++) {
-    error += (actual[i]! - expected[i]!) ** 2;
-    size += expected[i]! ** 2;
-  }
-  return Math.sqrt(error / size);
 }
 
 Deno.test("the plan counts parameters, state and everything to the byte", async () => {

@@ -3,13 +3,12 @@ import { assert, assertEquals } from "@std/assert";
 import { RandomStream } from "../../../core/base/random.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import type { FileTensor, HostTensor } from "../../../core/runtime/device.ts";
+import type { Weights } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { weightValues } from "../../../core/runtime/weights.ts";
 import { createHandler } from "../../../core/serve/handler.ts";
 import { Service } from "../../../core/serve/service.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import { modelFolder } from "../goldens.ts";
+import { modelFolder, withNaN } from "../goldens.ts";
 
 /** Its output matrix is one of its own, so an embedding is read by its token alone. */
 const MODEL = "qwen2-p4-untied-f32";
@@ -17,17 +16,8 @@ const { config, tensors } = await openCheckpoint(modelFolder(MODEL));
 const tokenizer = await openTokenizer(modelFolder(MODEL));
 
 /** The model with a NaN in the embedding of one token. */
-function brokenAt(token: number): Map<string, HostTensor | FileTensor> {
-  const name = "model.embed_tokens.weight";
-  const weight = tensors.get(name)!;
-  const data = Float32Array.from(weightValues(weight));
-  data[token * config.hiddenSize] = NaN;
-  return new Map<string, HostTensor | FileTensor>(tensors).set(name, {
-    dtype: "f32",
-    shape: weight.shape,
-    data,
-  });
-}
+const brokenAt = (token: number) =>
+  withNaN(tensors, "model.embed_tokens.weight", token * config.hiddenSize);
 
 interface Served {
   readonly service: Service;
@@ -36,7 +26,7 @@ interface Served {
 }
 
 async function withService(
-  weights: ReadonlyMap<string, HostTensor | FileTensor>,
+  weights: Weights,
   body: (served: Served) => Promise<void>,
   startsAfterMs = 0,
   configure: (engine: Engine) => void = () => {},

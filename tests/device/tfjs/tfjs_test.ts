@@ -8,14 +8,10 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import * as tf from "@tensorflow/tfjs-core";
 import { EnvironmentError, UsageError } from "../../../core/base/errors.ts";
-import { generate } from "../../../core/generate/generate.ts";
-import { GREEDY } from "../../../core/base/sampling.ts";
-import { Builder } from "../../../core/graph/builder.ts";
 import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
 import { prepare } from "../../../core/graph/rewrite.ts";
 import type { Program } from "../../../core/graph/program.ts";
 import type { Value } from "../../../core/graph/value.ts";
-import { RandomStream } from "../../../core/base/random.ts";
 import type { Device } from "../../../core/runtime/device.ts";
 import { openDevice } from "../../../core/runtime/mod.ts";
 import { TfjsDevice } from "../../../core/runtime/tfjs/device.ts";
@@ -23,15 +19,18 @@ import { evaluate } from "../../../core/runtime/tfjs/evaluate.ts";
 import { type Binding, describeBinding, findBinding } from "../../../core/runtime/tfjs/open.ts";
 import { type Tensor, tensorType } from "../../../core/runtime/tfjs/storage.ts";
 import { openTfjsInJavaScript, reference } from "../devices.ts";
+import { logitsOf, request, tokensOf } from "../engines.ts";
 import {
   maxDifference,
   openGolden,
   readExpected,
   readExpectedTensors,
+  relativeDifference,
   TOLERANCE,
 } from "../goldens.ts";
 import { GRADIENT_CASES, scalarOf, variables } from "../ops/gradient_cases.ts";
-import { OP_CASES, randomInputs, runOn } from "../ops/cases.ts";
+import { OP_CASES, randomInputs } from "../ops/cases.ts";
+import { f32, programOf, runOn } from "../programs.ts";
 import { registerGradients } from "./tensorflow_gradients.ts";
 
 const P4 = "qwen2-p4-untied-f32";
@@ -65,8 +64,7 @@ async function agree(device: Device, program: Program, data: ReadonlyMap<string,
   const expected = await runOn(reference, program, data);
   const actual = await runOn(device, program, data);
   for (const name of program.outputs.keys()) {
-    const scale = Math.max(1, ...Array.from(expected.get(name)!, Math.abs));
-    const difference = maxDifference(actual.get(name)!, expected.get(name)!) / scale;
+    const difference = relativeDifference(actual.get(name)!, expected.get(name)!);
     assert(difference < 1e-5, `${program.name}, ${name}: relative difference ${difference}`);
   }
 }
@@ -103,18 +101,14 @@ for (const one of GRADIENT_CASES) {
   Deno.test(`tf.grads agrees with our gradient of ${one.name}`, async () => {
     const [program, by] = [scalarOf(one), variables(one)];
     const data = randomInputs({ ...one, program });
-    const ours = await runOn(
-      openTfjsInJavaScript(),
-      differentiate(program, { of: "scalar", by }),
-      data,
-    );
+    const backward = differentiate(program, { of: "scalar", by });
+    const ours = await runOn(openTfjsInJavaScript(), backward, data);
     tf.tidy(() => {
       const at = by.map((name) => toTensor(program.inputs.get(name)!, data.get(name)!));
       const theirs = tf.grads(functionOf(program, { of: "scalar", by, data }))(at);
       by.forEach((name, i) => {
         const expected = theirs[i]!.dataSync<"float32">();
-        const scale = Math.max(1, ...Array.from(expected, Math.abs));
-        const difference = maxDifference(ours.get(gradientName(name))!, expected) / scale;
+        const difference = relativeDifference(ours.get(gradientName(name))!, expected);
         assert(difference < 1e-5, `${name}: relative difference ${difference}`);
       });
     });
@@ -123,13 +117,11 @@ for (const one of GRADIENT_CASES) {
 
 /** state ← state + 2 x, beside table rows; an id may be wrong. */
 function counter(): Program {
-  const g = new Builder("counter");
-  const x = g.input("x", { dtype: "f32", shape: [2] });
-  const ids = g.input("ids", { dtype: "i32", shape: [2] });
-  const state = g.state("state", { dtype: "f32", shape: [2] });
-  g.output("row", x.gather(ids, 0));
-  g.update("state", state.assign(state.add(x.mul(2))));
-  return g.build();
+  return programOf("counter", { x: [2], ids: { i32: [2] } }, ({ x, ids }, g) => {
+    const state = g.state("state", f32(2));
+    g.output("row", x.gather(ids, 0));
+    g.update("state", state.assign(state.add(x.mul(2))));
+  });
 }
 
 Deno.test("no tensor of TensorFlow is left behind", async () => {
@@ -137,12 +129,8 @@ Deno.test("no tensor of TensorFlow is left behind", async () => {
   const device = openTfjsInJavaScript();
   const program = counter();
   const executable = await device.compile(program, new Map());
-  const tensors = new Map(
-    [...program.inputs, ...program.state, ...program.outputs].map(([name, type]) => [
-      name,
-      device.allocate(type),
-    ]),
-  );
+  const types = [...program.inputs, ...program.state, ...program.outputs];
+  const tensors = new Map(types.map(([name, type]) => [name, device.allocate(type)]));
   device.write(tensors.get("x")!, [3, 4]);
   const counts: number[] = [];
   for (let i = 0; i < 3; i++) {
@@ -153,11 +141,8 @@ Deno.test("no tensor of TensorFlow is left behind", async () => {
   }
   assertEquals(counts, [4, 4, 4], "one for each that is bound");
   assertEquals(Array.from(device.read(tensors.get("state")!)), [12, 16]);
-  assertEquals(
-    Array.from(device.read(tensors.get("row")!)),
-    [4, 4],
-    "a failed run changes nothing",
-  );
+  const row = Array.from(device.read(tensors.get("row")!));
+  assertEquals(row, [4, 4], "a failed run changes nothing");
   device.close();
   assertEquals(tf.memory().numTensors, before);
 });
@@ -189,29 +174,21 @@ Deno.test("programs share their weights", async () => {
   const weights = new Map([["w", { dtype: "f32" as const, shape: [2], data }]]);
   const before = tf.memory().numTensors;
   for (const factor of [3, 4]) {
-    const g = new Builder("weighted");
-    const w = g.parameter("w", { dtype: "f32", shape: [2] });
-    g.output("y", w.mul(g.constant(factor)));
-    const program = g.build();
+    const program = programOf("weighted", {}, (_, g) => g.parameter("w", f32(2)).mul(factor));
     const executable = await device.compile(program, weights);
     assertEquals(tf.memory().numTensors - before, factor - 2, "one weight and earlier results");
-    const y = device.allocate(program.outputs.get("y")!);
-    await executable.run(new Map([["y", y]]));
+    const y = device.allocate(program.outputs.get("result")!);
+    await executable.run(new Map([["result", y]]));
     assertEquals(Array.from(device.read(y)), [factor, 2 * factor]);
   }
   device.close();
 });
 
 Deno.test("a result and what it was made from do not share memory", async () => {
-  const g = new Builder("identity");
-  g.output("y", g.input("x", { dtype: "f32", shape: [2] }));
-  const program = g.build();
+  const program = programOf("identity", { x: [2] }, ({ x }) => ({ y: x }));
   const device = openTfjsInJavaScript();
   const executable = await device.compile(program, new Map());
-  const [x, y] = [
-    device.allocate(program.inputs.get("x")!),
-    device.allocate(program.outputs.get("y")!),
-  ];
+  const [x, y] = [device.allocate(f32(2)), device.allocate(f32(2))];
   device.write(x, [1, 2]);
   await executable.run(new Map([["x", x], ["y", y]]));
   device.write(x, [3, 4]);
@@ -222,13 +199,14 @@ Deno.test("a result and what it was made from do not share memory", async () => 
 });
 
 Deno.test("of equal elements argmax finds the first, and truth is 0 or 1", async () => {
-  const g = new Builder("ties");
-  const x = g.input("x", { dtype: "f32", shape: [3, 4] });
-  g.output("first", x.argmax(1));
-  g.output("below", x.lessEqual(2));
+  const program = programOf(
+    "ties",
+    { x: [3, 4] },
+    ({ x }) => ({ first: x.argmax(1), below: x.lessEqual(2) }),
+  );
   const device = openTfjsInJavaScript();
-  const data = new Map([["x", [1, 3, 3, 2, 5, 5, 5, 5, -1, -2, -3, -1]]]);
-  const results = await runOn(device, g.build(), data);
+  const data = { x: [1, 3, 3, 2, 5, 5, 5, 5, -1, -2, -3, -1] };
+  const results = await runOn(device, program, data);
   assertEquals(results.get("first"), Int32Array.of(1, 0, 0));
   assertEquals(results.get("below"), Uint8Array.of(1, 0, 0, 1, 0, 0, 0, 0, 1, 1, 1, 1));
   device.close();
@@ -238,28 +216,12 @@ Deno.test("of equal elements argmax finds the first, and truth is 0 or 1", async
 async function followsTheGolden(device: Device): Promise<void> {
   const engine = await openGolden(P4, device);
   const { cases, greedy } = await readExpected(P4);
-  const { ids } = cases.pair!;
-  const count = ids.length * ids[0]!.length;
-  const outputs = await engine.forward(engine.createCache(ids.length, ids[0]!.length), {
-    ids,
-    start: ids.map(() => 0),
-    select: Array.from({ length: count }, (_, i) => i),
-  });
   const logits = (await readExpectedTensors(P4)).get("pair.logits")!;
-  assert(maxDifference(outputs.get("logits")!, logits) <= TOLERANCE.logits);
-  const requests = greedy.prompts.slice(0, 2).map((tokens) => ({
-    tokens,
-    maxTokens: 6,
-    sampling: GREEDY,
-    random: new RandomStream(0),
-    eosTokenIds: [],
-  }));
-  const results: number[][] = requests.map(() => []);
-  for await (const event of generate(engine, requests, { batch: 2 })) {
-    assert(event.kind !== "failed");
-    if (event.kind === "token") results[event.index]!.push(event.token);
-  }
-  assertEquals(results, greedy.outputs.slice(0, 2).map((tokens) => tokens.slice(0, 6)));
+  const found = await logitsOf(engine, cases.pair!.ids);
+  assert(maxDifference(found, logits) <= TOLERANCE.logits);
+  const requests = greedy.prompts.slice(0, 2).map((tokens) => request(tokens, { maxTokens: 6 }));
+  const expected = greedy.outputs.slice(0, 2).map((tokens) => tokens.slice(0, 6));
+  assertEquals(await tokensOf(engine, requests, 2), expected);
 }
 
 Deno.test("tfjs in JavaScript: logits and greedy tokens follow the golden", async () => {
@@ -287,11 +249,8 @@ Deno.test({
 });
 
 Deno.test("other element types are refused", async () => {
-  await assertRejects(
-    () => openDevice("tfjs", { dtype: "bf16" }),
-    UsageError,
-    "`--dtype bf16`, only f32",
-  );
+  const open = () => openDevice("tfjs", { dtype: "bf16" });
+  await assertRejects(open, UsageError, "`--dtype bf16`, only f32");
 });
 
 Deno.test({

@@ -5,12 +5,15 @@ import { type Checkpoint, openCheckpoint } from "../../../core/checkpoint/open.t
 import { planConversion } from "../../../core/checkpoint/plan_conversion.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { parameterSpecs } from "../../../core/model/parameters.ts";
+import type { HostArray } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { openModelSource } from "../../../core/train/model_source.ts";
 import { saveModel } from "../../../core/train/save_model.ts";
 import { Trainer } from "../../../core/train/trainer.ts";
 import { withScratch } from "../../scratch.ts";
+import { logitsOf } from "../engines.ts";
 import { maxDifference, modelFolder } from "../goldens.ts";
+import { batchOf, OPTIMIZER } from "./golden_runs.ts";
 
 const BACKBONE = modelFolder("qwen2-p1-tied-f32");
 const IDS = [5, 9, 12, 7];
@@ -32,24 +35,19 @@ async function trainAdapter(device: CpuDevice, streams: number, folder: string):
     trained: source.trained,
     initial: source.initial,
     sizes: { batch: 1, tokens: 4 },
-    optimizer: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 1 },
+    optimizer: OPTIMIZER,
     accumulates: false,
     recompute: false,
   });
-  const targets = [9, 12, 7, 0], weights = [1, 1, 1, 0];
   for (let step = 1; step <= 3; step++) {
-    await trainer.accumulate({ ids: IDS, positions: [0, 1, 2, 3], targets, weights, predicted: 3 });
+    await trainer.accumulate(batchOf([IDS]));
     await trainer.update(step, { backbone: 0, prefix: 0.3, aggregator: 0.1 });
   }
   await Deno.mkdir(folder);
   await saveModel(folder, source, trainer, { introducedOnly: true, reparameterize: 0 });
 }
 
-async function lastLogits(engine: Engine): Promise<Float32Array> {
-  const cache = engine.createCache(1, 8);
-  const outputs = await engine.forward(cache, { ids: [IDS], start: [0], select: [3] });
-  return Float32Array.from(outputs.get("logits")!);
-}
+const lastLogits = (engine: Engine) => logitsOf(engine, [IDS], [3]);
 
 /** The tensors of an opened adapter without those of its backbone. */
 function introducedOf({ config, tensors }: Checkpoint) {
@@ -70,7 +68,7 @@ Deno.test("adapters of 2 and 4 streams switch on a backbone that is loaded once"
 
     // Backbone and adapter in one map are a model of their own: each is loaded as a whole.
     const merged = new CpuDevice({ threads: 1 });
-    const expected: Float32Array[] = [];
+    const expected: HostArray[] = [];
     for (const { config, tensors } of [two!, four!]) {
       expected.push(await lastLogits(new Engine(merged, config, tensors)));
     }

@@ -1,12 +1,21 @@
-/** The golden training runs, on whatever devices a test names. */
+/** Trainers of golden models, and their golden runs on whatever devices a test names. */
 import { assert, assertEquals } from "@std/assert";
+import { RandomStream } from "../../../core/base/random.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
+import type { Collective } from "../../../core/collective/collective.ts";
 import type { Device } from "../../../core/runtime/device.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { trainableSpecs } from "../../../core/train/trainable.ts";
-import { Trainer, type TrainingBatch } from "../../../core/train/trainer.ts";
+import { Trainer, type TrainerOptions, type TrainingBatch } from "../../../core/train/trainer.ts";
 import type { NamedDevice } from "../devices.ts";
-import { GOLDEN_NAMES, maxDifference, modelFolder, readExpected, readTensors } from "../goldens.ts";
+import {
+  type ExpectedRun,
+  GOLDEN_NAMES,
+  maxDifference,
+  modelFolder,
+  readExpected,
+  readTensors,
+} from "../goldens.ts";
 
 /** Rows of equal length, each one document. */
 export function batchOf(rows: readonly number[][]): TrainingBatch {
@@ -21,42 +30,84 @@ export function batchOf(rows: readonly number[][]): TrainingBatch {
   };
 }
 
-/** Options of a trainer of a golden model. */
-export interface TrainerOptions {
+/** Rows of random tokens. */
+export function randomRows(seed: number, rows: number, tokens: number, below = 400): number[][] {
+  const random = new RandomStream(seed);
+  return Array.from(
+    { length: rows },
+    () => Array.from({ length: tokens }, () => random.integer(below)),
+  );
+}
+
+/** The optimizer of the golden runs. */
+export const OPTIMIZER = { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 1 };
+
+/** Choices of a trainer of a golden model. */
+export interface GoldenTrainer {
   readonly mode?: "full" | "peft";
   readonly rows: number;
   readonly tokens: number;
   readonly accumulates?: boolean;
   readonly clip?: number;
+  readonly collective?: Collective;
 }
 
-/** A trainer of a golden model, with the optimizer of its golden runs. */
-export async function openTrainer(
-  device: Device,
+/** Options of a trainer of a golden model, with the optimizer of its golden runs. */
+export async function trainerOptions(
   name: string,
-  options: TrainerOptions,
-): Promise<Trainer> {
+  { mode, rows, tokens, clip = 1, accumulates = false, ...others }: GoldenTrainer,
+): Promise<TrainerOptions> {
   const { config, tensors } = await openCheckpoint(modelFolder(name));
-  const params = options.mode === "peft" ? "introduced" : "all";
-  return await Trainer.create(device, {
+  const params = mode === "peft" ? "introduced" : "all";
+  return {
     config,
     trained: trainableSpecs(config, { params, aggregation: "dynamic" }),
     initial: (parameter) => weightValues(tensors.get(parameter)!),
-    sizes: { batch: options.rows, tokens: options.tokens },
-    optimizer: {
-      beta1: 0.9,
-      beta2: 0.95,
-      epsilon: 1e-8,
-      weightDecay: 0.1,
-      clip: options.clip ?? 1,
-    },
-    accumulates: options.accumulates ?? false,
+    sizes: { batch: rows, tokens },
+    optimizer: { ...OPTIMIZER, clip },
+    accumulates,
     recompute: false,
-  });
+    ...others,
+  };
+}
+
+/** A trainer of a golden model. */
+export async function openTrainer(device: Device, name: string, options: GoldenTrainer) {
+  return await Trainer.create(device, await trainerOptions(name, options));
 }
 
 /** One rate for all groups of parameters. */
 export const oneRate = (rate: number) => ({ backbone: rate, prefix: rate, aggregator: rate });
+
+/** Losses of some steps on batches in turn, of which each step takes one some times. */
+export async function lossesOf(
+  trainer: Trainer,
+  batches: readonly TrainingBatch[],
+  steps: number,
+  times = 1,
+): Promise<number[]> {
+  const losses: number[] = [];
+  for (let step = 1; step <= steps; step++) {
+    for (let i = 0; i < times; i++) await trainer.accumulate(batches[step % batches.length]!);
+    losses.push(trainer.sums.loss);
+    await trainer.update(step, oneRate(1e-3));
+  }
+  return losses;
+}
+
+/** Tolerance of losses of a golden run. */
+export const lossTolerance = ({ loss_noise }: ExpectedRun) => Math.max(2e-5, 20 * loss_noise);
+
+/** Takes the step that a trainer has accumulated for, and compares it with that of the golden run. */
+export async function assertStep(trainer: Trainer, run: ExpectedRun, i: number): Promise<void> {
+  const expected = run.steps[i]!;
+  const loss = trainer.sums.loss / trainer.sums.predicted;
+  const { gradNorm, clipScale } = await trainer.update(i + 1, oneRate(run.lr));
+  const at = `step ${i + 1}`;
+  assert(Math.abs(loss - expected.loss) < lossTolerance(run), `${at}: loss ${loss}`);
+  assert(Math.abs(gradNorm / expected.grad_norm - 1) < 1e-3, `${at}: ${gradNorm}`);
+  assert(Math.abs(clipScale - expected.clip_scale) < 1e-3, `${at}: ${clipScale}`);
+}
 
 /** Repeats every golden run on the devices for which `takes` holds: losses, gradient norms, weights. */
 export async function testGoldenRuns(
@@ -71,22 +122,14 @@ export async function testGoldenRuns(
         Deno.test(`${deviceName}: ${name} ${run.mode} ${run.run} run follows the golden`, async () => {
           const [rows, tokens] = [run.batches[0]!.length, run.batches[0]![0]!.length];
           const trainer = await openTrainer(device, name, { mode: run.mode, rows, tokens });
-          const tolerance = Math.max(2e-5, 20 * run.loss_noise);
           let batch = batchOf(run.batches[0]!);
-          for (const [i, expected] of run.steps.entries()) {
+          for (const i of run.steps.keys()) {
             if (run.repeat === 1) batch = batchOf(run.batches[i]!);
             await trainer.accumulate(batch);
-            const loss = trainer.sums.loss / trainer.sums.predicted;
-            const { gradNorm, clipScale } = await trainer.update(i + 1, oneRate(run.lr));
-            assert(Math.abs(loss - expected.loss) < tolerance, `step ${i + 1}: loss ${loss}`);
-            assert(
-              Math.abs(gradNorm / expected.grad_norm - 1) < 1e-3,
-              `step ${i + 1}: ${gradNorm}`,
-            );
-            assert(Math.abs(clipScale - expected.clip_scale) < 1e-3, `step ${i + 1}: ${clipScale}`);
+            await assertStep(trainer, run, i);
           }
           const after = await trainer.evaluate(batch);
-          assert(Math.abs(after.loss / after.predicted - run.loss_after) < tolerance);
+          assert(Math.abs(after.loss / after.predicted - run.loss_after) < lossTolerance(run));
           const decayed = trainer.groups.filter(({ group }) => group.decayed);
           assertEquals(
             decayed.flatMap(({ group }) => group.tensors.map((tensor) => tensor.name)).sort(),

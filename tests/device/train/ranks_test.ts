@@ -1,20 +1,18 @@
 /** Several ranks train as one process does: losses, norms, weights, moments and the place in the data. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { NumericalError } from "../../../core/base/errors.ts";
-import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { BatchStream } from "../../../core/data/batches.ts";
 import { ALONE, type Collective } from "../../../core/collective/collective.ts";
 import type { DataParallel } from "../../../core/collective/data_parallel.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
-import { weightValues } from "../../../core/runtime/weights.ts";
 import { type LoopOptions, type StepReport, train } from "../../../core/train/loop.ts";
-import { trainableSpecs } from "../../../core/train/trainable.ts";
-import { Trainer } from "../../../core/train/trainer.ts";
+import type { Trainer } from "../../../core/train/trainer.ts";
 import { loadState, saveState, type TrainingState } from "../../../core/train/training_state.ts";
 import { withScratch } from "../../scratch.ts";
 import { asRanks, collectiveOf, memoryGroups } from "../../unit/collective/memory_group.ts";
 import { tokensInMemory } from "../../unit/data/testing.ts";
-import { modelFolder } from "../goldens.ts";
+import { distance } from "../goldens.ts";
+import { oneRate, openTrainer } from "./golden_runs.ts";
 
 const device = new ReferenceDevice("f32");
 
@@ -29,7 +27,7 @@ const DOCUMENTS = Array.from({ length: 38 }, (_, i) =>
   }));
 
 interface Options {
-  readonly params?: "all" | "introduced";
+  readonly mode?: "full" | "peft";
   readonly steps?: number;
   /** Folder of a checkpoint to continue from, and one to write at the end. */
   readonly resume?: string;
@@ -45,26 +43,16 @@ interface Result {
   readonly weights: Float32Array[];
 }
 
-const { config, tensors } = await openCheckpoint(modelFolder("qwen2-p2-tied-f32"));
-
-async function openTrainer(ranks: Collective, { params = "all" }: Options) {
-  return await Trainer.create(device, {
-    config,
-    trained: trainableSpecs(config, { params, aggregation: "dynamic" }),
-    initial: (parameter) => weightValues(tensors.get(parameter)!),
-    sizes: { batch: 1, tokens: 8 },
-    optimizer: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 0.5 },
-    accumulates: true,
-    recompute: false,
-    collective: ranks,
-  });
+function openRank(collective: Collective, { mode = "full" }: Options): Promise<Trainer> {
+  const options = { mode, rows: 1, tokens: 8, clip: 0.5, accumulates: true, collective };
+  return openTrainer(device, "qwen2-p2-tied-f32", options);
 }
 
 async function trainAs(ranks: Collective | DataParallel, options: Options = {}): Promise<Result> {
   const { rank, world, signal } = "rank" in ranks
     ? ranks
     : { rank: 0, world: 1, signal: new AbortController().signal };
-  const trainer = await openTrainer(ranks, options);
+  const trainer = await openRank(ranks, options);
   const stores = [tokensInMemory(DOCUMENTS, "tokens")];
   const held = [tokensInMemory(DOCUMENTS.slice(0, 5), "tokens")];
   const rows = { tokens: 8, batch: 1, seed: 3, pack: false, epochs: 1 };
@@ -100,16 +88,6 @@ async function trainAs(ranks: Collective | DataParallel, options: Options = {}):
   return { reports, state, trainer, weights };
 }
 
-/** Relative difference of two arrays in L2. */
-function distance(a: ArrayLike<number>, b: ArrayLike<number>): number {
-  let difference = 0, size = 0;
-  for (let i = 0; i < a.length; i++) {
-    difference += (a[i]! - b[i]!) ** 2;
-    size += b[i]! ** 2;
-  }
-  return Math.sqrt(difference / size);
-}
-
 function assertClose(found: Result, expected: Result): void {
   assertEquals(found.reports.length, expected.reports.length);
   found.reports.forEach((report, i) => {
@@ -128,22 +106,22 @@ function assertClose(found: Result, expected: Result): void {
   found.weights.forEach((values, i) => assert(distance(values, expected.weights[i]!) < 1e-5));
 }
 
-for (const params of ["all", "introduced"] as const) {
-  const solo = await trainAs(ALONE, { params });
+for (const mode of ["full", "peft"] as const) {
+  const solo = await trainAs(ALONE, { mode });
 
-  Deno.test(`one process clips, has uneven masks and a short last step: ${params}`, () => {
+  Deno.test(`one process clips, has uneven masks and a short last step: ${mode}`, () => {
     assert(solo.reports.some(({ clipScale }) => clipScale < 0.9));
     assertEquals(solo.reports.length, 4);
     assert(solo.reports[3]!.tokens - solo.reports[2]!.tokens < solo.reports[0]!.tokens / 3);
   });
 
-  const runs = params === "all"
+  const runs = mode === "full"
     ? [[2, false], [2, true], [3, true], [4, true]] as const
     : [[2, false], [4, true]] as const;
   for (const [world, shards] of runs) {
-    const name = `${world} ranks equal one: ${params}, ${shards ? "sharded" : "replicated"}`;
+    const name = `${world} ranks equal one: ${mode}, ${shards ? "sharded" : "replicated"}`;
     Deno.test(name, async () => {
-      const work = (ranks: DataParallel) => trainAs(ranks, { params });
+      const work = (ranks: DataParallel) => trainAs(ranks, { mode });
       const all = await asRanks(world, device, work, () => ({ shards }));
       all.forEach((result) => assertClose(result, solo));
       for (const { weights, reports, trainer } of all) {
@@ -218,19 +196,13 @@ Deno.test("an abort of one rank stops all after the same step", async () => {
 
 Deno.test("a loss that is not finite on one rank ends all with the same error", async () => {
   await asRanks(2, device, async (ranks) => {
-    const trainer = await openTrainer(ranks, {});
+    const trainer = await openRank(ranks, {});
     const weights = [1, 1, ranks.rank ? NaN : 1, 0, 0, 0, 0, 0];
     const zeros = new Array(8).fill(0);
-    await trainer.accumulate({
-      ids: zeros,
-      positions: zeros,
-      targets: zeros,
-      weights,
-      predicted: 3,
-    });
+    const rows = { ids: zeros, positions: zeros, targets: zeros };
+    await trainer.accumulate({ ...rows, weights, predicted: 3 });
     await trainer.exchangeSums();
-    const rates = { backbone: 1, prefix: 1, aggregator: 1 };
     const message = "training diverged at step 1: loss is NaN";
-    await assertRejects(() => trainer.update(1, rates), NumericalError, message);
+    await assertRejects(() => trainer.update(1, oneRate(1)), NumericalError, message);
   });
 });

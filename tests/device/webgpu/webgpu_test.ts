@@ -14,8 +14,6 @@ import {
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import { Builder } from "../../../core/graph/builder.ts";
-import type { Program } from "../../../core/graph/program.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import type { Device } from "../../../core/runtime/device.ts";
 import { openDevice } from "../../../core/runtime/mod.ts";
@@ -27,6 +25,7 @@ import { split } from "../../../core/runtime/onnxruntime/webgpu/cpu_fallback.ts"
 import { staysOnHost } from "../../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
 import { testForward, testGeneration, testGradients, testOps } from "../ops/conformance.ts";
 import { reference } from "../devices.ts";
+import { largest, logitsOf, pass } from "../engines.ts";
 import {
   GOLDEN_NAMES,
   maxDifference,
@@ -36,7 +35,7 @@ import {
   readExpectedTensors,
   takesGolden,
 } from "../goldens.ts";
-import { runOn } from "../ops/cases.ts";
+import { f32, programOf, runOn } from "../programs.ts";
 
 /** A device, or why there is none. */
 function open(options: ConstructorParameters<typeof WebGpuDevice>[0] = {}): Device | string {
@@ -68,15 +67,10 @@ if (typeof device !== "string") {
 }
 
 /** Logits of a golden model's first prompt, and by how much they differ from what is expected. */
-async function logitsOn(device: Device): Promise<{ logits: Float32Array; difference: number }> {
+async function measure(device: Device): Promise<{ logits: Float32Array; difference: number }> {
   const engine = await openGolden(MODEL, device);
   const { ids } = (await readExpected(MODEL)).cases.single!;
-  const T = ids[0]!.length;
-  const select = Array.from({ length: T }, (_, t) => t);
-  const cache = engine.createCache(1, T);
-  const logits = Float32Array.from(
-    (await engine.forward(cache, { ids, start: [0], select })).get("logits")!,
-  );
+  const logits = Float32Array.from(await logitsOf(engine, ids));
   const expected = (await readExpectedTensors(MODEL)).get("single.logits")!;
   const largest = Math.max(...Array.from(expected, Math.abs));
   return { logits, difference: maxDifference(logits, expected) / largest };
@@ -86,7 +80,7 @@ Deno.test({
   name: "in f16 logits stay within 1% of the largest, and keys and values take half the memory",
   ignore: typeof half === "string",
   async fn() {
-    const { difference } = await logitsOn(half as Device);
+    const { difference } = await measure(half as Device);
     assert(difference > 1e-5 && difference < 0.01, `found ${difference}`);
     const sizes = { batch: 1, tokens: 1, capacity: 128, selected: 1 };
     const stateOf = async (each: Device) =>
@@ -106,7 +100,7 @@ for (const kind of ["q8", "q4"] as const) {
       async fn() {
         const matrices = { kind, block: 32 };
         const [gpu, cpu] = [new WebGpuDevice({ elements, matrices }), new CpuDevice({ matrices })];
-        const [ours, theirs] = [await logitsOn(gpu), await logitsOn(cpu)];
+        const [ours, theirs] = [await measure(gpu), await measure(cpu)];
         assert(ours.difference < 1.25 * theirs.difference, `${ours.difference}`);
         assert(ours.difference > theirs.difference / 2, "must be quantised");
         gpu.close();
@@ -190,12 +184,10 @@ Deno.test({
       }
       const { config, tensors } = await openCheckpoint(folder);
       const engine = new Engine(gpu, config, tensors);
-      const input = { ids: [[5, 9, 12]], start: [0], select: [2] };
-      const first = await engine.forward(engine.createCache(1, 8), input, { head: "greedy" });
-      const best = first.get("argmax")![0]!;
+      const [ids, select] = [[[5, 9, 12]], [2]];
+      const best = (await pass(engine, ids, { select }, { head: "greedy" })).get("argmax")![0]!;
       await Deno.remove(`${folder}/model.safetensors`); // reading it again would fail
-      const logits = (await engine.forward(engine.createCache(1, 8), input)).get("logits")!;
-      assertEquals(logits.indexOf(Math.max(...logits)), best);
+      assertEquals(largest(await logitsOf(engine, ids, select)), best);
     } finally {
       gpu.close();
       await Deno.remove(folder, { recursive: true });
@@ -212,11 +204,8 @@ Deno.test({
     model.node("Sin", ["x"], {}, { output: RESULT });
     model.output(RESULT, "f32", [undefined]);
     const gpu = new Gpu();
-    assertThrows(
-      () => gpu.session(model),
-      Error,
-      "fallback to CPU EP has been explicitly disabled",
-    );
+    const message = "fallback to CPU EP has been explicitly disabled";
+    assertThrows(() => gpu.session(model), Error, message);
     gpu.close();
   },
 });
@@ -225,38 +214,27 @@ Deno.test({
   name: "it does not train, and says so",
   ignore,
   fn() {
-    assertThrows(
-      () => (device as WebGpuDevice).view(),
-      UsageError,
-      "the webgpu device cannot train",
-    );
+    const message = "the webgpu device cannot train";
+    assertThrows(() => (device as WebGpuDevice).view(), UsageError, message);
   },
 });
 
 Deno.test("sines and what they need stay on the processor, everything else does not", async () => {
-  const g = new Builder("split");
-  const x = g.input("x", { dtype: "f32", shape: [2] });
-  const y = g.input("y", { dtype: "f32", shape: [2] });
-  const weight = g.parameter("weight", { dtype: "f32", shape: [2] });
-  const doubled = x.add(x);
-  g.output("result", doubled.mul(weight).sin().mul(y).add(doubled));
-  const program = g.build();
+  const program = programOf("split", { x: [2], y: [2] }, ({ x, y }, g) => {
+    const doubled = x.add(x);
+    return doubled.mul(g.parameter("weight", f32(2))).sin().mul(y).add(doubled);
+  });
   const { host, rest } = split(program, staysOnHost);
   assertEquals(host!.nodes.map(({ op }) => op.name), ["add", "mul", "sin"]);
   assertEquals(rest.nodes.map(({ op }) => op.name), ["add", "mul", "add"]);
   assertEquals([...host!.inputs.keys(), ...host!.parameters.keys()], ["x", "weight"]);
   assertEquals([...rest.inputs.keys()], ["x", "y", "host.0"]);
 
-  const on = (part: Program, values: Readonly<Record<string, number[]>>) => {
-    const inputs = new Map([...part.inputs, ...part.parameters]);
-    const known = new Map([...inputs.keys()].map((name) => [name, values[name]!]));
-    return runOn(reference, { ...part, inputs, parameters: new Map() }, known);
-  };
-  const values = { x: [0.5, -1], y: [2, 3], weight: [4, 5] };
-  const turned = Array.from((await on(host!, values)).get("host.0")!);
-  const whole = (await on(program, values)).get("result")!;
-  const parts = await on(rest, { ...values, "host.0": turned });
-  assertEquals(parts.get("result"), whole);
+  const [x, y, weight] = [[0.5, -1], [2, 3], [4, 5]];
+  const turned = (await runOn(reference, host!, { x, weight })).get("host.0")!;
+  const whole = await runOn(reference, program, { x, y, weight });
+  const parts = await runOn(reference, rest, { x, y, "host.0": turned });
+  assertEquals(parts.get("result"), whole.get("result"));
 });
 
 Deno.test("bf16 is refused on webgpu, f16 elsewhere, with where it is had", async () => {

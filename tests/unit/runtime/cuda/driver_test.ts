@@ -9,18 +9,25 @@ import {
 } from "../../../../core/runtime/cuda/driver/errors.ts";
 import { Launch } from "../../../../core/runtime/cuda/driver/launch.ts";
 import { DeviceMemory } from "../../../../core/runtime/cuda/memory.ts";
-import { fakeDriver, hostBytes } from "./testing.ts";
+import { type FakeDriver, fakeDriver, hostBytes } from "./testing.ts";
 
-const names = (calls: readonly { name: string }[]) => calls.map(({ name }) => name);
+const BLOCK = { grid: [1, 1, 1], block: [32, 1, 1] } as const;
+
+const names = ({ calls }: FakeDriver) => calls.map(({ name }) => name).join(" ");
+
+/** Opens a stand-in and forgets the calls that this took. */
+function openFake() {
+  const fake = fakeDriver();
+  const driver = new Driver(fake.symbols);
+  fake.calls.length = 0;
+  return { fake, driver };
+}
 
 Deno.test("opening a device makes its primary context current", () => {
   const fake = fakeDriver();
   const driver = new Driver(fake.symbols);
-  assertEquals(
-    names(fake.calls),
-    ("cuInit cuDriverGetVersion cuDeviceGetCount cuDeviceGet cuDevicePrimaryCtxRetain " +
-      "cuCtxSetCurrent").split(" "),
-  );
+  const opening = "cuInit cuDriverGetVersion cuDeviceGetCount cuDeviceGet cuDevicePrimaryCtxRetain";
+  assertEquals(names(fake), `${opening} cuCtxSetCurrent`);
   assertEquals(formatVersion(driver.version), "13.0");
   const info = driver.deviceInfo();
   assertEquals([info.name, info.major, info.minor], ["Fake", 75, 76]);
@@ -34,16 +41,12 @@ Deno.test("a device that is not there and an old driver are named", () => {
     ...fake.symbols,
     cuDriverGetVersion: (out: Int32Array) => (out[0] = 11080, 0),
   } as unknown as typeof fake.symbols;
-  assertThrows(
-    () => new Driver(symbols),
-    Error,
-    "too old: it has CUDA 11.8, expected at least 12.0",
-  );
+  const message = "too old: it has CUDA 11.8, expected at least 12.0";
+  assertThrows(() => new Driver(symbols), Error, message);
 });
 
 Deno.test("a launch is packed as the driver reads it", () => {
-  const fake = fakeDriver();
-  const driver = new Driver(fake.symbols);
+  const { fake, driver } = openFake();
   const config = { grid: [10, 2, 3], block: [128, 4, 1] } as const;
   const launch = new Launch(77n, "k", ["pointer", "i32", "f32", "i64"], config);
   launch.set(0, 0xdead_beef_00n);
@@ -70,16 +73,13 @@ Deno.test("a launch is packed as the driver reads it", () => {
 });
 
 Deno.test("a launch of an empty grid is left out", () => {
-  const fake = fakeDriver();
-  const driver = new Driver(fake.symbols);
-  fake.calls.length = 0;
-  driver.launch(new Launch(1n, "k", [], { grid: [4, 0, 1], block: [32, 1, 1] }), 3n);
+  const { fake, driver } = openFake();
+  driver.launch(new Launch(1n, "k", [], { ...BLOCK, grid: [4, 0, 1] }), 3n);
   assertEquals(fake.calls, []);
 });
 
 Deno.test("an argument of the wrong kind is refused before it is packed", () => {
-  const config = { grid: [1, 1, 1], block: [32, 1, 1] } as const;
-  const launch = new Launch(1n, "k", ["pointer", "i32", "i64"], config);
+  const launch = new Launch(1n, "k", ["pointer", "i32", "i64"], BLOCK);
   const wrong = [[0, 1], [1, 2 ** 31], [1, 0.5], [1, 1n], [2, -1], [3, 1]] as const;
   for (const [index, value] of wrong) {
     assertThrows(() => launch.set(index, value), TypeError, `argument ${index} of k is `);
@@ -106,42 +106,32 @@ Deno.test("the arena grows for the largest program, and moves", () => {
 });
 
 Deno.test("a graph is captured, made ready, launched and freed in that order", () => {
-  const fake = fakeDriver();
-  const driver = new Driver(fake.symbols);
-  const stream = driver.createStream();
-  const launch = new Launch(5n, "k", [], { grid: [1, 1, 1], block: [32, 1, 1] });
-  fake.calls.length = 0;
+  const { fake, driver } = openFake();
+  const [stream, launch] = [9n, new Launch(5n, "k", [], BLOCK)];
   const graph = driver.capture(stream, () => driver.launch(launch, stream));
   driver.launchGraph(graph, stream);
   driver.synchronize(stream);
   driver.destroyGraph(graph);
   assertEquals(
-    names(fake.calls),
-    ("cuStreamBeginCapture_v2 cuLaunchKernel cuStreamEndCapture " +
-      "cuGraphInstantiateWithFlags cuGraphDestroy cuGraphLaunch cuStreamSynchronize " +
-      "cuGraphExecDestroy").split(" "),
+    names(fake),
+    "cuStreamBeginCapture_v2 cuLaunchKernel cuStreamEndCapture cuGraphInstantiateWithFlags " +
+      "cuGraphDestroy cuGraphLaunch cuStreamSynchronize cuGraphExecDestroy",
   );
   assertEquals(fake.calls[0]!.args, [stream, 1]);
   assert(fake.calls[3]!.args[1] !== graph, "what is launched is not the template");
 });
 
 Deno.test("a capture that fails ends, and reports the first error", () => {
-  const fake = fakeDriver();
-  const driver = new Driver(fake.symbols);
-  fake.calls.length = 0;
+  const { fake, driver } = openFake();
   const issue = () => {
     throw new TypeError("first");
   };
   assertThrows(() => driver.capture(3n, issue), TypeError, "first");
-  assertEquals(
-    names(fake.calls),
-    "cuStreamBeginCapture_v2 cuStreamEndCapture cuGraphDestroy".split(" "),
-  );
+  assertEquals(names(fake), "cuStreamBeginCapture_v2 cuStreamEndCapture cuGraphDestroy");
 });
 
 Deno.test("events: not ready is an answer, a fault is an error", () => {
-  const fake = fakeDriver();
-  const driver = new Driver(fake.symbols);
+  const { fake, driver } = openFake();
   assertEquals(driver.isDone(1n), true);
   fake.codes.set("cuEventQuery", 600);
   assertEquals(driver.isDone(1n), false);
@@ -151,15 +141,11 @@ Deno.test("events: not ready is an answer, a fault is an error", () => {
 });
 
 Deno.test("codes become errors with a name, what was being done and a hint", () => {
-  const fake = fakeDriver();
-  const driver = new Driver(fake.symbols);
+  const { fake, driver } = openFake();
   fake.codes.set("cuMemAlloc_v2", 2);
   const error = assertThrows(() => driver.allocate(4096), CudaError);
-  assertEquals(
-    error.message,
-    "cannot allocate 4096 bytes on the device: CUDA_ERROR_OUT_OF_MEMORY (2)",
-  );
-  assertEquals([error.kind, error.hints.length], ["environment", 1]);
+  const message = "cannot allocate 4096 bytes on the device: CUDA_ERROR_OUT_OF_MEMORY (2)";
+  assertEquals([error.message, error.kind, error.hints.length], [message, "environment", 1]);
   for (let code = 1; code < 1000; code++) {
     const each = assertThrows(() => checkDriver(code, "test"), CudaError);
     assert(each.hints[0]!.length > 10);

@@ -1,7 +1,7 @@
 /** Launches of real sizes, as far as they can be laid out without a device. */
 import { assert, assertEquals } from "@std/assert";
 import { differentiate } from "../../../../core/graph/differentiate.ts";
-import { Builder } from "../../../../core/graph/builder.ts";
+import type { Builder } from "../../../../core/graph/builder.ts";
 import type { Program } from "../../../../core/graph/program.ts";
 import type { Value } from "../../../../core/graph/value.ts";
 import { linear } from "../../../../core/ops/linear.ts";
@@ -10,9 +10,10 @@ import { sampleTokens } from "../../../../core/ops/sample.ts";
 import { buildForward } from "../../../../core/model/forward.ts";
 import { buildLoss } from "../../../../core/model/loss.ts";
 import { lower } from "../../../../core/runtime/cuda/lower.ts";
-import type { KernelLaunch, Step } from "../../../../core/runtime/cuda/lowering.ts";
 import { buildSquaredNorm, buildUpdate } from "../../../../core/train/optimizer.ts";
+import { f32, programOf } from "../../../device/programs.ts";
 import { shapeOf } from "../../../gpu/shapes.ts";
+import { entriesOf, launchesOf } from "./kernels.ts";
 
 /** Largest extents of a grid, and of an i32 argument. */
 const [MOST_X, MOST_YZ, MOST_I32] = [2 ** 31 - 1, 65535, 2 ** 31 - 1];
@@ -20,13 +21,8 @@ const [MOST_X, MOST_YZ, MOST_I32] = [2 ** 31 - 1, 65535, 2 ** 31 - 1];
 const PIECE = 2 ** 29;
 
 function checkLaunches(program: Program): void {
-  const nodes = (["f32", "bf16"] as const).flatMap((dtype) =>
-    lower(program, dtype, () => false).program.nodes
-  );
-  for (const { attributes } of nodes) {
-    const { launch } = attributes as Step;
-    if (!launch) continue;
-    const { kernel, scalars, defines } = launch;
+  const launches = (["f32", "bf16"] as const).flatMap((dtype) => launchesOf(program, dtype));
+  for (const { kernel, scalars, defines } of launches) {
     const { entry } = kernel;
     const { grid: [x, y, z] } = kernel.config({ ...defines, ...scalars });
     assert(x <= MOST_X && y <= MOST_YZ && z <= MOST_YZ, `${entry}: grid ${x}, ${y}, ${z}`);
@@ -55,10 +51,7 @@ Deno.test("a decoding step of a layer is ten launches", () => {
     const config = { ...shapeOf("3B", streams), numHiddenLayers: 3 };
     const sizes = { batch: 1, tokens: 1, capacity: 2048, selected: 1 };
     const program = buildForward(config, sizes, { head: "sample", cacheType: "bf16" });
-    const lowered = lower(program, "bf16", () => true);
-    const entries = lowered.program.nodes.flatMap(({ attributes }) =>
-      (attributes as Step).launch?.kernel.entry ?? []
-    );
+    const entries = entriesOf(program, "bf16", true);
     const last = entries.findLastIndex((entry) => entry === "rope_write_slots");
     const before = entries.lastIndexOf("rope_write_slots", last - 1);
     assertEquals(
@@ -74,100 +67,71 @@ Deno.test("the optimiser's programs over the longest pieces do, too", () => {
   checkLaunches(buildUpdate([PIECE, 3], { beta1: 0.9, beta2: 0.95, epsilon: 1e-8 }));
 });
 
-/** Launches of a program that `write` fills, in order. */
-function launchesOf(write: (g: Builder) => void): KernelLaunch[] {
-  const g = new Builder("lowered");
-  write(g);
-  const { nodes } = lower(g.build(), "f32", () => false).program;
-  return nodes.flatMap(({ attributes }) => (attributes as Step).launch ?? []);
-}
-
-const entriesOf = (write: (g: Builder) => void) =>
-  launchesOf(write).map(({ kernel }) => kernel.entry);
-
-const f32 = (...shape: number[]) => ({ dtype: "f32", shape }) as const;
-
 const norm = (x: Value, g: Builder) =>
   rmsNorm({ x, weight: g.parameter("w", f32(8)) }, { epsilon: 1e-6 });
 
+/** Launches of what is made of a and b. */
+const entriesWith = (b: number[], body: (sum: Value, g: Builder) => Record<string, Value>) =>
+  entriesOf(programOf("sum", { a: [3, 8], b }, ({ a, b }, g) => body(a.add(b), g))).join();
+
 Deno.test("a residual stream is added up by the norm that reads it first", () => {
-  const entries = entriesOf((g) => {
-    const sum = g.input("a", f32(3, 8)).add(g.input("b", f32(3, 8)));
-    g.output("y", norm(sum, g));
-    g.output("z", sum.exp());
-  });
-  assertEquals(entries, ["rms_norm", "elementwise"]);
+  const body = (sum: Value, g: Builder) => ({ y: norm(sum, g), z: sum.exp() });
+  assertEquals(entriesWith([3, 8], body), "rms_norm,elementwise");
 });
 
 Deno.test("a sum stays where another node reads it first, where it is a result, or broadcasts", () => {
-  const sums = [
-    (g: Builder) => {
-      const sum = g.input("a", f32(3, 8)).add(g.input("b", f32(3, 8)));
-      g.output("z", sum.exp());
-      g.output("y", norm(sum, g));
-    },
-    (g: Builder) => {
-      const sum = g.input("a", f32(3, 8)).add(g.input("b", f32(3, 8)));
-      g.output("sum", sum);
-      g.output("y", norm(sum, g));
-    },
-    (g: Builder) => g.output("y", norm(g.input("a", f32(3, 8)).add(g.input("b", f32(8))), g)),
-  ];
-  const entries = sums.map((write) => entriesOf(write).join());
-  assertEquals(entries, [
-    "elementwise,elementwise,rms_norm",
-    "elementwise,rms_norm",
-    "elementwise,rms_norm",
-  ]);
+  const first = (sum: Value, g: Builder) => {
+    const z = sum.exp();
+    return { z, y: norm(sum, g) };
+  };
+  assertEquals(entriesWith([3, 8], first), "elementwise,elementwise,rms_norm");
+  const kept = (sum: Value, g: Builder) => ({ sum, y: norm(sum, g) });
+  assertEquals(entriesWith([3, 8], kept), "elementwise,rms_norm");
+  assertEquals(entriesWith([8], (sum, g) => ({ y: norm(sum, g) })), "elementwise,rms_norm");
 });
 
 Deno.test("layers that read the same few rows go together, three at most, those read as f32 apart", () => {
-  const columns = (rows: number) =>
-    launchesOf((g) => {
-      const x = g.input("x", f32(rows, 8));
+  const columns = (rows: number) => {
+    const program = programOf("layers", { x: [rows, 8] }, ({ x }, g) => {
       const layer = (name: string, N: number) =>
         linear({ x, weight: g.parameter(name, f32(N, 8)), bias: g.parameter(`${name}.b`, f32(N)) });
       ["q", "k", "v", "o"].forEach((name, i) => g.output(`${name}.out`, layer(name, i + 1).exp()));
       g.output("logits", layer("head", 9));
       g.output("tokens", sampleTokens(layer("drawn", 7), g.input("sampling", f32(rows, 6))));
-    }).filter(({ kernel }) => kernel.entry === "linear")
+    });
+    return launchesOf(program).filter(({ kernel }) => kernel.entry === "linear")
       .map(({ scalars: { N0, N1, N2 } }) => [N0, N1, N2]);
+  };
   assertEquals(columns(4), [[1, 2, 3], [4, 0, 0], [9, 7, 0]]);
   assertEquals(columns(9), []);
 });
 
-const vector = f32(4);
-
 Deno.test("new contents of a state are computed where it lies", () => {
-  const entries = entriesOf((g) => {
-    const sum = g.state("sum", vector);
-    g.update("sum", sum.assign(sum.add(g.input("x", vector))));
+  const program = programOf("state", { x: [4] }, ({ x }, g) => {
+    const sum = g.state("sum", f32(4));
+    g.update("sum", sum.assign(sum.add(x)));
   });
-  assertEquals(entries, ["elementwise"]);
-  const update = lower(
-    buildUpdate([4], { beta1: 0.9, beta2: 0.95, epsilon: 1e-8 }),
-    "f32",
-    () => false,
-  );
-  assertEquals(update.program.nodes.map(({ op }) => op.name), ["adamw"]);
+  assertEquals(entriesOf(program), ["elementwise"]);
+  const update = buildUpdate([4], { beta1: 0.9, beta2: 0.95, epsilon: 1e-8 });
+  const { nodes } = lower(update, "f32", () => false).program;
+  assertEquals(nodes.map(({ op }) => op.name), ["adamw"]);
 });
 
 Deno.test("a state that is read later is not overwritten early", () => {
-  const entries = entriesOf((g) => {
-    const state = g.state("state", vector);
-    const next = state.add(g.input("x", vector));
+  const program = programOf("state", { x: [4] }, ({ x }, g) => {
+    const state = g.state("state", f32(4));
+    const next = state.add(x);
     g.output("old", state.exp());
     g.update("state", state.assign(next));
   });
-  assertEquals(entries, ["elementwise", "elementwise", "copy"]);
+  assertEquals(entriesOf(program), ["elementwise", "elementwise", "copy"]);
 });
 
 Deno.test("attention and its gradient share one forward pass", () => {
   const loss = buildLoss(shapeOf("3B", 1), { batch: 1, tokens: 64 });
   const program = differentiate(loss, { of: "loss", by: [...loss.parameters.keys()] });
-  const { nodes } = lower(program, "bf16", () => false).program;
-  const count = (entry: string) =>
-    nodes.filter(({ attributes }) => (attributes as Step).launch?.kernel.entry === entry).length;
+  const entries = entriesOf(program, "bf16");
+  const count = (name: string) => entries.filter((entry) => entry === name).length;
   assertEquals(count("attention_mma"), count("attention_queries_mma"));
   assertEquals(count("token_logprobs"), 1);
 });

@@ -10,10 +10,7 @@ Deno.test("a GPU is accepted once it has passed, with that driver only", () => {
   try {
     const place = { name: "Some GPU", driverVersion: 13000 };
     const refused = assertThrows(() => requireVerified(place), EnvironmentError);
-    assertEquals(
-      refused.message,
-      "Some GPU has not been verified with this version and driver",
-    );
+    assertEquals(refused.message, "Some GPU has not been verified with this version and driver");
     assertEquals(refused.hints, [
       "run `parscale doctor --device cuda` once, or pass `--unverified`",
     ]);

@@ -1,0 +1,73 @@
+/** Requests of tests to an engine, and what it makes of them. */
+import { GREEDY } from "../../core/base/sampling.ts";
+import { RandomStream } from "../../core/base/random.ts";
+import type { Engine, ForwardInput } from "../../core/generate/engine.ts";
+import { generate, type GenerationRequest } from "../../core/generate/generate.ts";
+import type { Score } from "../../core/generate/score.ts";
+import { type ScoreSet, scoreSets } from "../../core/generate/score_sets.ts";
+import type { HostArray } from "../../core/runtime/device.ts";
+
+/** Tokens that differ by index, and in number unless one is given. */
+export function prompt(index: number, length: number = 3 + index * 5 % 11): number[] {
+  const random = new RandomStream(index, "prompt");
+  return Array.from({ length }, () => random.integer(480));
+}
+
+/** A request for 8 greedy tokens, with changes. */
+export function request(
+  tokens: readonly number[],
+  changes: Partial<GenerationRequest> = {},
+): GenerationRequest {
+  const random = new RandomStream(0);
+  return { tokens, maxTokens: 8, sampling: GREEDY, random, eosTokenIds: [], ...changes };
+}
+
+/** Tokens generated for each request, at most `batch` at a time; an error of one is thrown. */
+export async function tokensOf(
+  engine: Engine,
+  requests: readonly GenerationRequest[],
+  batch = 1,
+): Promise<number[][]> {
+  const tokens: number[][] = requests.map(() => []);
+  for await (const event of generate(engine, requests, { batch })) {
+    if (event.kind === "failed") throw event.error;
+    if (event.kind === "token") tokens[event.index]!.push(event.token);
+  }
+  return tokens;
+}
+
+/** Outputs of whole texts of one length in one step, of every token unless `input` selects some. */
+export async function pass(
+  engine: Engine,
+  ids: readonly (readonly number[])[],
+  input: Partial<ForwardInput> = {},
+  options?: Parameters<Engine["forward"]>[2],
+): Promise<ReadonlyMap<string, HostArray>> {
+  using cache = engine.createCache(ids.length, ids[0]!.length);
+  const select = [...ids.flat().keys()];
+  return await engine.forward(cache, { ids, start: ids.map(() => 0), select, ...input }, options);
+}
+
+/** Logits of whole texts, which later steps leave as they are. */
+export async function logitsOf(
+  engine: Engine,
+  ids: readonly (readonly number[])[],
+  select = [...ids.flat().keys()],
+): Promise<HostArray> {
+  return (await pass(engine, ids, { select })).get("logits")!.slice();
+}
+
+/** Index of the largest element. */
+export const largest = (values: ArrayLike<number>): number =>
+  Array.from(values).indexOf(Math.max(...Array.from(values)));
+
+/** Scores of sets by index, but of those that are skipped. */
+export async function scoresOf(
+  engine: Engine,
+  sets: readonly ScoreSet[],
+  options: Parameters<typeof scoreSets>[2],
+): Promise<Score[][]> {
+  const found: Score[][] = [];
+  for await (const { index, scores } of scoreSets(engine, sets, options)) found[index] = scores;
+  return found;
+}
