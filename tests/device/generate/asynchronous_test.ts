@@ -81,8 +81,7 @@ for (const [name, open] of samplers) {
   });
 
   Deno.test(`${name}: the context ends a text, though the next step was issued`, async () => {
-    const { config, tensors } = await openCheckpoint(modelFolder(MODEL));
-    const engine = new Engine(open(), { ...config, maxPositionEmbeddings: 24 }, tensors);
+    const engine = await openGolden(MODEL, open(), { maxPositionEmbeddings: 24 });
     const long = [20, 23, 24].map((length, i) =>
       requestOf(i, { tokens: prompt(i, length), maxTokens: 99 })
     );

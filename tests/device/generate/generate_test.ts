@@ -1,14 +1,12 @@
 /** Continuous batching: a request's result depends on nothing but the request. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { NumericalError } from "../../../core/base/errors.ts";
-import { Engine } from "../../../core/generate/engine.ts";
 import { generate, type GenerationEvent } from "../../../core/generate/generate.ts";
 import { GREEDY, type SamplingOptions } from "../../../core/base/sampling.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { type Generated, generated, largest, logitsOf, prompt, request } from "../engines.ts";
-import { modelFolder, openGolden, readExpected } from "../goldens.ts";
+import { openGolden, readExpected } from "../goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";
 const SAMPLING: SamplingOptions = { temperature: 1.5, topK: 40, topP: 0.95, minP: 0.01 };
@@ -73,10 +71,7 @@ Deno.test("reasons: an end token ends and is kept, a stop ends, the limit ends",
 });
 
 Deno.test("the context ends a text: prompt and new tokens fill max_position_embeddings", async () => {
-  const context = 24;
-  const { device, config } = engine;
-  const { tensors } = await openCheckpoint(modelFolder(MODEL));
-  const short = new Engine(device, { ...config, maxPositionEmbeddings: context }, tensors);
+  const short = await openGolden(MODEL, engine.device, { maxPositionEmbeddings: 24 });
   const long = [prompt(0, 20), prompt(1, 23), prompt(2, 24)];
   const results = await generated(short, long.map((t) => request(t, { maxTokens: 100 })), 2);
   const lengths = results.map(({ tokens, reason }) => [tokens.length, reason]);
