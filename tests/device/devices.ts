@@ -64,3 +64,8 @@ export const samplers: readonly (readonly [name: string, open: () => Device])[] 
   ["reference", () => reference],
   ...(CUDA ? [[CUDA, () => openTestCuda()] as const] : []),
 ];
+
+/** Registers tests, which are skipped where the condition does not hold. */
+export const testIf =
+  (condition: unknown) => (name: string, fn: () => void | Promise<void>): void =>
+    Deno.test({ name, ignore: !condition, fn });

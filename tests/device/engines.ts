@@ -2,7 +2,11 @@
 import { GREEDY } from "../../core/base/sampling.ts";
 import { RandomStream } from "../../core/base/random.ts";
 import type { Engine, ForwardInput } from "../../core/generate/engine.ts";
-import { generate, type GenerationRequest } from "../../core/generate/generate.ts";
+import {
+  type FinishReason,
+  generate,
+  type GenerationRequest,
+} from "../../core/generate/generate.ts";
 import type { Score } from "../../core/generate/score.ts";
 import { type ScoreSet, scoreSets } from "../../core/generate/score_sets.ts";
 import type { HostArray } from "../../core/runtime/device.ts";
@@ -22,18 +26,39 @@ export function request(
   return { tokens, maxTokens: 8, sampling: GREEDY, random, eosTokenIds: [], ...changes };
 }
 
-/** Tokens generated for each request, at most `batch` at a time; an error of one is thrown. */
+/** Tokens of a request, and why they ended. */
+export interface Generated {
+  readonly tokens: number[];
+  reason?: FinishReason;
+  error?: unknown;
+}
+
+/** Generates for requests, at most `batch` at a time. */
+export async function generated(
+  engine: Engine,
+  requests: Iterable<GenerationRequest> | AsyncIterable<GenerationRequest>,
+  batch: number,
+): Promise<Generated[]> {
+  const results: Generated[] = [];
+  for await (const event of generate(engine, requests, { batch })) {
+    const result = results[event.index] ??= { tokens: [] };
+    if (event.kind === "token") result.tokens.push(event.token);
+    if (event.kind === "done") result.reason = event.reason;
+    if (event.kind === "failed") result.error = event.error;
+  }
+  return results;
+}
+
+/** Tokens generated for each request; an error of one is thrown. */
 export async function tokensOf(
   engine: Engine,
   requests: readonly GenerationRequest[],
   batch = 1,
 ): Promise<number[][]> {
-  const tokens: number[][] = requests.map(() => []);
-  for await (const event of generate(engine, requests, { batch })) {
-    if (event.kind === "failed") throw event.error;
-    if (event.kind === "token") tokens[event.index]!.push(event.token);
-  }
-  return tokens;
+  return (await generated(engine, requests, batch)).map(({ tokens, error }) => {
+    if (error) throw error;
+    return tokens;
+  });
 }
 
 /** Outputs of whole texts of one length in one step, of every token unless `input` selects some. */
@@ -42,8 +67,9 @@ export async function pass(
   ids: readonly (readonly number[])[],
   input: Partial<ForwardInput> = {},
   options?: Parameters<Engine["forward"]>[2],
+  slots = ids[0]!.length,
 ): Promise<ReadonlyMap<string, HostArray>> {
-  using cache = engine.createCache(ids.length, ids[0]!.length);
+  using cache = engine.createCache(ids.length, slots);
   const select = [...ids.flat().keys()];
   return await engine.forward(cache, { ids, start: ids.map(() => 0), select, ...input }, options);
 }

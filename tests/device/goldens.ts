@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { readHeader } from "../../core/checkpoint/safetensors.ts";
 import { Engine } from "../../core/generate/engine.ts";
+import type { ModelConfig } from "../../core/model/config.ts";
 import type { Device, Weights } from "../../core/runtime/device.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
 
@@ -43,10 +44,14 @@ export function modelFolder(name: string): string {
   return `${FIXTURES}models/${name}`;
 }
 
-/** A golden model on a device. */
-export async function openGolden(name: string, device: Device): Promise<Engine> {
+/** A golden model on a device, with another configuration where some is given. */
+export async function openGolden(
+  name: string,
+  device: Device,
+  changes: Partial<ModelConfig> = {},
+): Promise<Engine> {
   const { config, tensors } = await openCheckpoint(modelFolder(name));
-  return new Engine(device, config, tensors);
+  return new Engine(device, { ...config, ...changes }, tensors);
 }
 
 /** A model with a NaN as one element of a weight. */

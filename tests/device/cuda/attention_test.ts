@@ -16,7 +16,7 @@ import { RandomStream } from "../../../core/base/random.ts";
 import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
 import { entriesOf } from "../../unit/runtime/cuda/kernels.ts";
 import { assertAgrees, drawNarrow } from "./checks.ts";
-import { CUDA } from "../devices.ts";
+import { CUDA, testIf } from "../devices.ts";
 import { modelFolder } from "../goldens.ts";
 import { type InputShape, programOf } from "../programs.ts";
 
@@ -169,24 +169,20 @@ function test(
     by?: readonly string[];
   },
 ): void {
-  Deno.test({
-    name,
-    ignore: !CUDA,
-    async fn() {
-      const plain = forward(each);
-      const program = by.length > 0 ? differentiate(plain, { of: "scalar", by }) : plain;
-      assertEquals(attentionOf(program, elements), new Set(entries));
-      if (each.paged) assertReadsInPlace(each, elements);
-      const { result, gradient } = TYPES[elements];
-      const gradients = by.map((name) => [gradientName(name), gradient]);
-      await assertAgrees(program, elements, {
-        inputs: inputsOf(each, false),
-        onDevice: inputsOf(each, true),
-        tolerances: { out: result, ...Object.fromEntries(gradients) },
-        // A query that sees nothing gives zeros here, and the mean of all values there.
-        zeros: { out: (each.blind ?? 0) * each.K * each.G * each.D },
-      });
-    },
+  testIf(CUDA)(name, async () => {
+    const plain = forward(each);
+    const program = by.length > 0 ? differentiate(plain, { of: "scalar", by }) : plain;
+    assertEquals(attentionOf(program, elements), new Set(entries));
+    if (each.paged) assertReadsInPlace(each, elements);
+    const { result, gradient } = TYPES[elements];
+    const gradients = by.map((name) => [gradientName(name), gradient]);
+    await assertAgrees(program, elements, {
+      inputs: inputsOf(each, false),
+      onDevice: inputsOf(each, true),
+      tolerances: { out: result, ...Object.fromEntries(gradients) },
+      // A query that sees nothing gives zeros here, and the mean of all values there.
+      zeros: { out: (each.blind ?? 0) * each.K * each.G * each.D },
+    });
   });
 }
 

@@ -6,8 +6,10 @@ import type { CudaMachine } from "../../../core/runtime/cuda/device.ts";
 import type { CudaPlace } from "../../../core/runtime/cuda/verified.ts";
 import { KERNELS } from "../../../core/runtime/cuda/kernels/mod.ts";
 import { emulatedMachine, emulatorPresent } from "../../emulator/mod.ts";
+import { testIf } from "../devices.ts";
 import { machineWith } from "../../emulator/testing.ts";
 
+const test = testIf(emulatorPresent());
 const STAGES = [
   ...["libraries", "context", "memory", "copy", "compiler", "kernels in f32", "kernels in bf16"],
   ...["logits in f32", "logits in bf16", "training in f32", "training in bf16", "rates"],
@@ -25,22 +27,18 @@ async function stagesOf(open: () => CudaMachine) {
 /** Kernels of ops that models do not use, or only where a fusion does not apply. */
 const UNUSED = ["add_last", "take_last", "write_slots"];
 
-Deno.test({
-  name: "a machine that is right passes every stage, and its kernels are launched",
-  ignore: !emulatorPresent(),
-  async fn() {
-    const launched = new Set<string>();
-    const machine = machineWith("cuModuleGetFunction", (find) => (out, module, name) => {
-      launched.add(new TextDecoder().decode(name as Uint8Array<ArrayBuffer>).replace("\0", ""));
-      return find(out, module, name);
-    });
-    const { stages, verified } = await stagesOf(() => machine);
-    assertEquals(stages.map(({ stage, ok }) => [stage, ok]), STAGES.map((stage) => [stage, true]));
-    assertEquals(verified, [{ name: "Emulated H100", driverVersion: 13000 }]);
-    assertEquals(machine.usedBytes(), 0);
-    const missing = KERNELS.map(({ entry }) => entry).filter((entry) => !launched.has(entry));
-    assertEquals(missing.toSorted(), UNUSED.toSorted());
-  },
+test("a machine that is right passes every stage, and its kernels are launched", async () => {
+  const launched = new Set<string>();
+  const machine = machineWith("cuModuleGetFunction", (find) => (out, module, name) => {
+    launched.add(new TextDecoder().decode(name as Uint8Array<ArrayBuffer>).replace("\0", ""));
+    return find(out, module, name);
+  });
+  const { stages, verified } = await stagesOf(() => machine);
+  assertEquals(stages.map(({ stage, ok }) => [stage, ok]), STAGES.map((stage) => [stage, true]));
+  assertEquals(verified, [{ name: "Emulated H100", driverVersion: 13000 }]);
+  assertEquals(machine.usedBytes(), 0);
+  const missing = KERNELS.map(({ entry }) => entry).filter((entry) => !launched.has(entry));
+  assertEquals(missing.toSorted(), UNUSED.toSorted());
 });
 
 /** A machine whose compiler changes a kernel file for one element type. */
@@ -121,15 +119,11 @@ const FAULTS: readonly (readonly [stage: string, open: () => CudaMachine, found:
 ];
 
 for (const [stage, open, found] of FAULTS) {
-  Deno.test({
-    name: `bring-up ends at the stage "${stage}" when that fails, and names what failed`,
-    ignore: !emulatorPresent(),
-    async fn() {
-      const { stages, verified } = await stagesOf(open);
-      const last = stages.at(-1)!;
-      assertEquals([last.stage, last.ok, verified], [stage, false, []]);
-      assertEquals(stages.length, STAGES.indexOf(stage) + 1);
-      assertStringIncludes(last.found, found);
-    },
+  test(`bring-up ends at the stage "${stage}" when that fails, and names what failed`, async () => {
+    const { stages, verified } = await stagesOf(open);
+    const last = stages.at(-1)!;
+    assertEquals([last.stage, last.ok, verified], [stage, false, []]);
+    assertEquals(stages.length, STAGES.indexOf(stage) + 1);
+    assertStringIncludes(last.found, found);
   });
 }

@@ -10,7 +10,7 @@ import { Trainer } from "../../../core/train/trainer.ts";
 import { planTraining } from "../../../core/train/training_memory.ts";
 import { emulatedMachine, emulatorPresent } from "../../emulator/mod.ts";
 import { machineWith } from "../../emulator/testing.ts";
-import { CUDA, openEmulated, openTestCuda, reference } from "../devices.ts";
+import { CUDA, openEmulated, openTestCuda, reference, testIf } from "../devices.ts";
 import { logitsOf, request, tokensOf } from "../engines.ts";
 import {
   distance,
@@ -25,56 +25,49 @@ import { OP_CASES, randomInputs } from "../ops/cases.ts";
 import { programOf, runOn } from "../programs.ts";
 import { batchOf, lossesOf, randomRows, trainerOptions } from "../train/golden_runs.ts";
 
-const ignore = !emulatorPresent();
+const test = testIf(emulatorPresent());
 const MODEL = "qwen2-p2-tied-f32";
 
 /** Half a unit in the last place of bf16 is 2⁻⁹; a few roundings follow each other in an op. */
 const BF16_TOLERANCE = 2 ** -6;
 
-Deno.test({
-  name: "bf16: every op is within a few roundings of the reference",
-  ignore: !CUDA,
-  async fn() {
-    const device = openTestCuda("bf16");
-    for (const one of OP_CASES) {
-      const inputs = randomInputs(one);
-      const expected = (await runOn(reference, one.program, inputs)).get("result")!;
-      const actual = (await runOn(device, one.program, inputs)).get("result")!;
-      const difference = relativeDifference(actual, expected);
-      assert(difference < BF16_TOLERANCE, `${one.name}: relative difference ${difference}`);
-    }
-    device.close();
-  },
+testIf(CUDA)("bf16: every op is within a few roundings of the reference", async () => {
+  const device = openTestCuda("bf16");
+  for (const one of OP_CASES) {
+    const inputs = randomInputs(one);
+    const expected = (await runOn(reference, one.program, inputs)).get("result")!;
+    const actual = (await runOn(device, one.program, inputs)).get("result")!;
+    const difference = relativeDifference(actual, expected);
+    assert(difference < BF16_TOLERANCE, `${one.name}: relative difference ${difference}`);
+  }
+  device.close();
 });
 
 for (const name of GOLDEN_NAMES) {
-  Deno.test({
-    name: `bf16: logits and gradients of ${name} stay near those in f32`,
-    ignore: !CUDA || !takesGolden(CUDA, name),
-    async fn() {
-      const ids = (await readExpected(name)).cases.single!.ids[0]!;
-      const { config, tensors } = await openCheckpoint(modelFolder(name));
-      const logits = async (device: CudaDevice) =>
-        await logitsOf(new Engine(device, config, tensors), [ids]);
-      const loss = buildLoss(config, { batch: 1, tokens: ids.length });
-      const program = differentiate(loss, { of: "loss", by: [...loss.parameters.keys()] });
-      const { positions, targets, weights } = batchOf([ids]);
-      const data = { ids, positions, targets, predicted: weights };
-      const gradients = async (device: CudaDevice) => {
-        const found = await runOn(device, program, data, tensors);
-        return [...program.outputs.keys()].map((key) => found.get(key)!);
-      };
-      const [narrow, wide] = [openTestCuda("bf16"), openTestCuda("f32")];
-      assert(distance(await logits(narrow), await logits(wide)) < 0.02);
-      const [found, expected] = [await gradients(narrow), await gradients(wide)];
-      expected.forEach((values, i) => {
-        // The largest is that of a bias of four elements, where terms of both signs nearly cancel.
-        const [apart, size] = [distance(found[i]!, values), Math.hypot(...Array.from(values))];
-        assert(size <= 1e-6 || apart < 0.1, `output ${i}: ${apart} of ${size}`);
-      });
-      narrow.close();
-      wide.close();
-    },
+  const test = testIf(CUDA && takesGolden(CUDA, name));
+  test(`bf16: logits and gradients of ${name} stay near those in f32`, async () => {
+    const ids = (await readExpected(name)).cases.single!.ids[0]!;
+    const { config, tensors } = await openCheckpoint(modelFolder(name));
+    const logits = async (device: CudaDevice) =>
+      await logitsOf(new Engine(device, config, tensors), [ids]);
+    const loss = buildLoss(config, { batch: 1, tokens: ids.length });
+    const program = differentiate(loss, { of: "loss", by: [...loss.parameters.keys()] });
+    const { positions, targets, weights } = batchOf([ids]);
+    const data = { ids, positions, targets, predicted: weights };
+    const gradients = async (device: CudaDevice) => {
+      const found = await runOn(device, program, data, tensors);
+      return [...program.outputs.keys()].map((key) => found.get(key)!);
+    };
+    const [narrow, wide] = [openTestCuda("bf16"), openTestCuda("f32")];
+    assert(distance(await logits(narrow), await logits(wide)) < 0.02);
+    const [found, expected] = [await gradients(narrow), await gradients(wide)];
+    expected.forEach((values, i) => {
+      // The largest is that of a bias of four elements, where terms of both signs nearly cancel.
+      const [apart, size] = [distance(found[i]!, values), Math.hypot(...Array.from(values))];
+      assert(size <= 1e-6 || apart < 0.1, `output ${i}: ${apart} of ${size}`);
+    });
+    narrow.close();
+    wide.close();
   });
 }
 
@@ -86,66 +79,56 @@ const MEMORY_RUNS = [
 ] as const;
 
 for (const [elements, kind, accumulates] of MEMORY_RUNS) {
-  Deno.test({
-    name:
-      `${elements}, ${kind}: training falls, twice the same bit for bit, in the memory that was planned`,
-    ignore,
-    async fn() {
-      const options = await trainerOptions(MODEL, { rows: 2, tokens: 16, accumulates });
-      const batch = batchOf(randomRows(3, 2, 16));
-      const runs = [];
-      for (let run = 0; run < 2; run++) {
-        const machine = emulatedMachine();
-        const device = openEmulated(elements, machine);
-        const before = machine.usedBytes();
-        const planned = planTraining(device, options).total;
-        const trainer = await Trainer.create(device, options);
-        runs.push(await lossesOf(trainer, [batch], 6, accumulates ? 2 : 1));
-        // Small tensors of their own round up to 256 bytes each; a real model has larger ones.
-        const used = machine.usedBytes() - before;
-        const most = planned * 1.01 + 300 * 256;
-        assert(used >= planned * 0.99 && used <= most, `${used} of ${planned}`);
-        device.close();
-        assertEquals(machine.usedBytes(), 0);
-      }
-      const [first, second] = runs as [number[], number[]];
-      assertEquals(first, second);
-      assert(first.at(-1)! < first[0]! - 1, `${first}`);
-    },
+  test(`${elements}, ${kind}: training falls, twice the same bit for bit, in the memory that was planned`, async () => {
+    const options = await trainerOptions(MODEL, { rows: 2, tokens: 16, accumulates });
+    const batch = batchOf(randomRows(3, 2, 16));
+    const runs = [];
+    for (let run = 0; run < 2; run++) {
+      const machine = emulatedMachine();
+      const device = openEmulated(elements, machine);
+      const before = machine.usedBytes();
+      const planned = planTraining(device, options).total;
+      const trainer = await Trainer.create(device, options);
+      runs.push(await lossesOf(trainer, [batch], 6, accumulates ? 2 : 1));
+      // Small tensors of their own round up to 256 bytes each; a real model has larger ones.
+      const used = machine.usedBytes() - before;
+      const most = planned * 1.01 + 300 * 256;
+      assert(used >= planned * 0.99 && used <= most, `${used} of ${planned}`);
+      device.close();
+      assertEquals(machine.usedBytes(), 0);
+    }
+    const [first, second] = runs as [number[], number[]];
+    assertEquals(first, second);
+    assert(first.at(-1)! < first[0]! - 1, `${first}`);
   });
 }
 
-Deno.test({
-  name: "a program that is run again with the same tensors is launched as a graph",
-  ignore,
-  async fn() {
-    let launched = 0;
-    const machine = machineWith("cuLaunchKernel", (launch, count) => (launched = count, launch));
-    const device = openEmulated("f32", machine);
-    const program = programOf("twice", { x: [5] }, ({ x }) => ({ y: x.mul(x).add(1) }));
-    const executable = await device.compile(program, new Map());
-    const types = [...program.inputs, ...program.outputs];
-    const tensors = new Map(types.map(([name, type]) => [name, device.allocate(type)]));
-    const launches: number[] = [];
-    for (let run = 0; run < 5; run++) {
-      device.write(tensors.get("x")!, [run, 1, 2, 3, 4]);
-      await executable.run(tensors);
-      assertEquals(Array.from(device.read(tensors.get("y")!)), [run * run + 1, 2, 5, 10, 17]);
-      launches.push(launched);
-    }
-    // Launched, then captured, then only replayed.
-    assertEquals(launches, [2, 4, 4, 4, 4]);
-    const other = new Map(tensors).set("y", device.allocate(program.outputs.get("y")!));
-    await executable.run(other);
-    assertEquals([launched, device.read(other.get("y")!)[0]], [6, 17]);
-    device.close();
-  },
+test("a program that is run again with the same tensors is launched as a graph", async () => {
+  let launched = 0;
+  const machine = machineWith("cuLaunchKernel", (launch, count) => (launched = count, launch));
+  const device = openEmulated("f32", machine);
+  const program = programOf("twice", { x: [5] }, ({ x }) => ({ y: x.mul(x).add(1) }));
+  const executable = await device.compile(program, new Map());
+  const types = [...program.inputs, ...program.outputs];
+  const tensors = new Map(types.map(([name, type]) => [name, device.allocate(type)]));
+  const launches: number[] = [];
+  for (let run = 0; run < 5; run++) {
+    device.write(tensors.get("x")!, [run, 1, 2, 3, 4]);
+    await executable.run(tensors);
+    assertEquals(Array.from(device.read(tensors.get("y")!)), [run * run + 1, 2, 5, 10, 17]);
+    launches.push(launched);
+  }
+  // Launched, then captured, then only replayed.
+  assertEquals(launches, [2, 4, 4, 4, 4]);
+  const other = new Map(tensors).set("y", device.allocate(program.outputs.get("y")!));
+  await executable.run(other);
+  assertEquals([launched, device.read(other.get("y")!)[0]], [6, 17]);
+  device.close();
 });
 
-Deno.test({
-  name: "bf16: generation keeps its cache in bf16 and is the same alone and side by side",
-  ignore: !CUDA,
-  async fn() {
+testIf(CUDA)(
+  "bf16: generation keeps its cache in bf16 and is the same alone and side by side",
+  async () => {
     const device = openTestCuda("bf16");
     const engine = await openGolden("qwen2-p2-untied-bf16", device);
     assertEquals([...engine.createCache(1, 8).tensors.values()][0]!.dtype, "bf16");
@@ -154,14 +137,10 @@ Deno.test({
     assertEquals(await tokensOf(engine, requests, 3), await tokensOf(engine, requests, 1));
     device.close();
   },
-});
+);
 
-Deno.test({
-  name: "a device that is full says so",
-  ignore,
-  fn() {
-    const device = openEmulated("f32", emulatedMachine({ memoryBytes: 1 << 20 }));
-    const allocate = () => device.allocate({ dtype: "f32", shape: [1 << 20] });
-    assertThrows(allocate, CudaError, "CUDA_ERROR_OUT_OF_MEMORY");
-  },
+test("a device that is full says so", () => {
+  const device = openEmulated("f32", emulatedMachine({ memoryBytes: 1 << 20 }));
+  const allocate = () => device.allocate({ dtype: "f32", shape: [1 << 20] });
+  assertThrows(allocate, CudaError, "CUDA_ERROR_OUT_OF_MEMORY");
 });

@@ -15,8 +15,10 @@ import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
 import type { HostArray } from "../../../core/runtime/device.ts";
 import { test as testKernel, values } from "../../emulator/testing.ts";
 import { assertAgrees, drawNarrow } from "./checks.ts";
-import { CUDA, openTestCuda } from "../devices.ts";
+import { CUDA, openTestCuda, testIf } from "../devices.ts";
 import { f32, programOf, runOn } from "../programs.ts";
+
+const test = testIf(CUDA);
 
 /** Columns of layers that read the same rows, such as queries, keys and values. */
 const COLUMNS = [50, 17, 40];
@@ -55,10 +57,6 @@ async function check(sizes: Sizes, form: Form, elements: ComputeType, ROWS: numb
   const tolerance = elements === "bf16" && form === "cast" ? 2 ** -7 : 1e-5;
   const tolerances = Object.fromEntries(COLUMNS.map((_, i) => [`y${i}`, tolerance]));
   await assertAgrees(program, elements, { inputs: inputsOf(program, sizes.K), tolerances });
-}
-
-function test(name: string, fn: () => Promise<void>): void {
-  Deno.test({ name, ignore: !CUDA, fn });
 }
 
 /** Rows of x, and those that the kernel is compiled for. */

@@ -8,17 +8,17 @@ import { NcclGroup } from "../../../core/collective/nccl.ts";
 import { ID_BYTES, openNccl, uniqueId } from "../../../core/collective/nccl_library.ts";
 import { emulatedMachine, emulatorPresent } from "../../emulator/mod.ts";
 import { EmulatedNccl } from "../../emulator/nccl.ts";
-import { CUDA, openEmulated, openTestCuda } from "../devices.ts";
+import { CUDA, openEmulated, openTestCuda, testIf } from "../devices.ts";
 import { readExpected } from "../goldens.ts";
 import { assertStep, batchOf, openTrainer } from "../train/golden_runs.ts";
 
+const test = testIf(emulatorPresent());
 const NAME = "qwen2-p2-tied-f32";
 const WORLD = 2;
 
-Deno.test({
-  name: "cuda: NCCL of one rank leaves tensors as they are, and adds up its own numbers",
-  ignore: CUDA === undefined,
-  async fn() {
+testIf(CUDA)(
+  "cuda: NCCL of one rank leaves tensors as they are, and adds up its own numbers",
+  async () => {
     const onGpu = Deno.env.get("PARSCALE_TEST_GPU") === "1";
     const machine = onGpu ? undefined : emulatedMachine();
     const device = machine ? openEmulated("f32", machine) : openTestCuda();
@@ -38,40 +38,36 @@ Deno.test({
     ranks.close();
     device.close();
   },
-});
+);
 
 for (const shards of [true, false]) {
-  Deno.test({
-    name: `two emulated cuda devices follow the golden run, ${shards ? "sharded" : "replicated"}`,
-    ignore: !emulatorPresent(),
-    async fn() {
-      const { train } = await readExpected(NAME);
-      const run = train!.find(({ mode, repeat }) => mode === "full" && repeat === 1)!;
-      const [rows, tokens] = [run.batches[0]!.length, run.batches[0]![0]!.length];
-      assertEquals(rows % WORLD, 0);
-      const machines = Array.from({ length: WORLD }, () => emulatedMachine());
-      const nccl = new EmulatedNccl(machines);
-      const weights = await Promise.all(machines.map(async (machine, rank) => {
-        const device = openEmulated("f32", machine);
-        const id = new Uint8Array(ID_BYTES);
-        const place = { rank, world: WORLD, timeoutMs: 60_000 };
-        const group = new NcclGroup(nccl.symbols(rank), device, id, place);
-        const collective = new DataParallel(device, group, { shards });
-        const trainer = await openTrainer(device, NAME, { rows: rows / WORLD, tokens, collective });
-        for (const i of run.steps.keys()) {
-          const own = run.batches[i]!.filter((_, row) => row % WORLD === rank);
-          await trainer.accumulate(batchOf(own));
-          await trainer.exchangeSums();
-          await assertStep(trainer, run, i);
-        }
-        await collective.barrier();
-        const values = trainer.groups.map((arrays) => trainer.device.read(arrays.values));
-        collective.close();
-        device.close();
-        return values;
-      }));
-      assertEquals(weights[1], weights[0], "both ranks hold the same bits");
-      for (const machine of machines) assertEquals(machine.usedBytes(), 0);
-    },
+  test(`two emulated cuda devices follow the golden run, ${shards ? "sharded" : "replicated"}`, async () => {
+    const { train } = await readExpected(NAME);
+    const run = train!.find(({ mode, repeat }) => mode === "full" && repeat === 1)!;
+    const [rows, tokens] = [run.batches[0]!.length, run.batches[0]![0]!.length];
+    assertEquals(rows % WORLD, 0);
+    const machines = Array.from({ length: WORLD }, () => emulatedMachine());
+    const nccl = new EmulatedNccl(machines);
+    const weights = await Promise.all(machines.map(async (machine, rank) => {
+      const device = openEmulated("f32", machine);
+      const id = new Uint8Array(ID_BYTES);
+      const place = { rank, world: WORLD, timeoutMs: 60_000 };
+      const group = new NcclGroup(nccl.symbols(rank), device, id, place);
+      const collective = new DataParallel(device, group, { shards });
+      const trainer = await openTrainer(device, NAME, { rows: rows / WORLD, tokens, collective });
+      for (const i of run.steps.keys()) {
+        const own = run.batches[i]!.filter((_, row) => row % WORLD === rank);
+        await trainer.accumulate(batchOf(own));
+        await trainer.exchangeSums();
+        await assertStep(trainer, run, i);
+      }
+      await collective.barrier();
+      const values = trainer.groups.map((arrays) => trainer.device.read(arrays.values));
+      collective.close();
+      device.close();
+      return values;
+    }));
+    assertEquals(weights[1], weights[0], "both ranks hold the same bits");
+    for (const machine of machines) assertEquals(machine.usedBytes(), 0);
   });
 }

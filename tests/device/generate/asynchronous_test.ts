@@ -6,17 +6,18 @@ import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { NumericalError } from "../../../core/base/errors.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import { generate, type GenerationRequest } from "../../../core/generate/generate.ts";
+import type { GenerationRequest } from "../../../core/generate/generate.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import type { Device, DeviceTensor } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { GREEDY, type SamplingOptions } from "../../../core/base/sampling.ts";
 import { emulatorPresent } from "../../emulator/mod.ts";
 import { machineWith } from "../../emulator/testing.ts";
-import { openEmulated, samplers } from "../devices.ts";
-import { prompt, request } from "../engines.ts";
+import { openEmulated, samplers, testIf } from "../devices.ts";
+import { generated, prompt, request } from "../engines.ts";
 import { modelFolder, openGolden, withNaN } from "../goldens.ts";
 
+const test = testIf(emulatorPresent());
 const MODEL = "qwen2-p2-tied-f32";
 const WARM: SamplingOptions = { temperature: 1.5, topK: 40, topP: 0.95, minP: 0.01 };
 const HOT: SamplingOptions = { temperature: 1, topK: 0, topP: 1, minP: 0 };
@@ -46,30 +47,15 @@ function requests(): GenerationRequest[] {
   });
 }
 
-async function texts(
-  engine: Engine,
-  of: Iterable<GenerationRequest> | AsyncIterable<GenerationRequest>,
-  batch: number,
-) {
-  const results: (number | string)[][] = [];
-  for await (const event of generate(engine, of, { batch })) {
-    const result = results[event.index] ??= [];
-    if (event.kind === "token") result.push(event.token);
-    if (event.kind === "done") result.push(event.reason);
-    if (event.kind === "failed") throw event.error;
-  }
-  return results;
-}
-
 for (const [name, open] of samplers) {
   Deno.test(`${name}: texts are those of the processor, alone and together`, async () => {
     const processor = await openGolden(MODEL, new CpuDevice({ threads: 1 }));
-    const expected = await texts(processor, requests(), 1);
+    const expected = await generated(processor, requests(), 1);
     const engine = await openGolden(MODEL, open());
     for (const batch of [1, 3, 8]) {
-      assertEquals(await texts(engine, requests(), batch), expected, `batch of ${batch}`);
+      assertEquals(await generated(engine, requests(), batch), expected, `batch of ${batch}`);
     }
-    const reversed = await texts(engine, requests().reverse(), 4);
+    const reversed = await generated(engine, requests().reverse(), 4);
     assertEquals(reversed.reverse(), expected);
   });
 
@@ -84,25 +70,28 @@ for (const [name, open] of samplers) {
       await new Promise((resolve) => setTimeout(resolve, 30));
       yield second;
     };
-    const expected = await texts(await openGolden(MODEL, new CpuDevice({ threads: 1 })), all(), 1);
+    const expected = await generated(
+      await openGolden(MODEL, new CpuDevice({ threads: 1 })),
+      all(),
+      1,
+    );
     const engine = await openGolden(MODEL, open());
-    assertEquals(await texts(engine, all(), 2), expected);
-    assertEquals(await texts(engine, slow(), 2), expected);
+    assertEquals(await generated(engine, all(), 2), expected);
+    assertEquals(await generated(engine, slow(), 2), expected);
   });
 
   Deno.test(`${name}: the context ends a text, though the next step was issued`, async () => {
-    const { config, tensors } = await openCheckpoint(modelFolder(MODEL));
-    const engine = new Engine(open(), { ...config, maxPositionEmbeddings: 24 }, tensors);
+    const engine = await openGolden(MODEL, open(), { maxPositionEmbeddings: 24 });
     const long = [20, 23, 24].map((length, i) =>
       requestOf(i, { tokens: prompt(i, length), maxTokens: 99 })
     );
-    assertEquals((await texts(engine, long, 2)).map((each) => each.length - 1), [4, 1, 0]);
+    assertEquals((await generated(engine, long, 2)).map((x) => x.tokens.length), [4, 1, 0]);
   });
 
   Deno.test(`${name}: a NaN among the logits is a numerical error`, async () => {
     const { config, tensors } = await openCheckpoint(modelFolder(MODEL));
     const engine = new Engine(open(), config, withNaN(tensors, "model.norm.weight", 3));
-    await assertRejects(() => texts(engine, [requestOf(1)], 1), NumericalError, "a NaN logit");
+    await assertRejects(() => generated(engine, [requestOf(1)], 1), NumericalError, "a NaN logit");
   });
 }
 
@@ -137,46 +126,34 @@ function watched(device: Device, log: string[]): Device {
   });
 }
 
-Deno.test({
-  name: "a step is issued before the one before it is read, and none in vain for a known limit",
-  ignore: !emulatorPresent(),
-  async fn() {
-    const log: string[] = [];
-    const engine = await openGolden(MODEL, watched(openEmulated(), log));
-    await texts(engine, [requestOf(0, { maxTokens: 6 })], 1);
-    // The prompt, then five steps for tokens 2 to 6, each issued one ahead.
-    const [ahead, last] = [["run", "wait"], ["wait"]];
-    assertEquals(log, ["run", "run", ...ahead, ...ahead, ...ahead, ...ahead, ...last]);
-  },
+test("a step is issued before the one before it is read, and none in vain for a known limit", async () => {
+  const log: string[] = [];
+  const engine = await openGolden(MODEL, watched(openEmulated(), log));
+  await generated(engine, [requestOf(0, { maxTokens: 6 })], 1);
+  // The prompt, then five steps for tokens 2 to 6, each issued one ahead.
+  const [ahead, last] = [["run", "wait"], ["wait"]];
+  assertEquals(log, ["run", "run", ...ahead, ...ahead, ...ahead, ...ahead, ...last]);
 });
 
-Deno.test({
-  name: "results read later keep their values until they are waited for, in any order",
-  ignore: !emulatorPresent(),
-  fn() {
-    const device = openEmulated();
-    const tensor = device.allocate({ dtype: "i32", shape: [300] });
-    const waits = Array.from({ length: 20 }, (_, i) => {
-      device.write(tensor, new Int32Array(300).fill(i));
-      return device.readLater(tensor);
-    });
-    for (const i of [19, 4, 11]) assertEquals([...new Set(waits[i]!())], [i]);
-    // Memory of a result that was taken is used again.
-    device.write(tensor, new Int32Array(300).fill(99));
-    assertEquals([...new Set(device.readLater(tensor)())], [99]);
-    assertEquals([...new Set(waits[7]!())], [7]);
-    const large = device.allocate({ dtype: "f32", shape: [5000] });
-    assertEquals(device.readLater(large)().length, 5000);
-    device.close();
-  },
+test("results read later keep their values until they are waited for, in any order", () => {
+  const device = openEmulated();
+  const tensor = device.allocate({ dtype: "i32", shape: [300] });
+  const waits = Array.from({ length: 20 }, (_, i) => {
+    device.write(tensor, new Int32Array(300).fill(i));
+    return device.readLater(tensor);
+  });
+  for (const i of [19, 4, 11]) assertEquals([...new Set(waits[i]!())], [i]);
+  // Memory of a result that was taken is used again.
+  device.write(tensor, new Int32Array(300).fill(99));
+  assertEquals([...new Set(device.readLater(tensor)())], [99]);
+  assertEquals([...new Set(waits[7]!())], [7]);
+  const large = device.allocate({ dtype: "f32", shape: [5000] });
+  assertEquals(device.readLater(large)().length, 5000);
+  device.close();
 });
 
-Deno.test({
-  name: "a device that fails while a result is awaited is an error, not a wait for ever",
-  ignore: !emulatorPresent(),
-  fn() {
-    const device = openEmulated("f32", machineWith("cuEventSynchronize", () => () => 700));
-    const wait = device.readLater(device.allocate({ dtype: "i32", shape: [4] }));
-    assertThrows(wait, Error, "CUDA_ERROR_ILLEGAL_ADDRESS");
-  },
+test("a device that fails while a result is awaited is an error, not a wait for ever", () => {
+  const device = openEmulated("f32", machineWith("cuEventSynchronize", () => () => 700));
+  const wait = device.readLater(device.allocate({ dtype: "i32", shape: [4] }));
+  assertThrows(wait, Error, "CUDA_ERROR_ILLEGAL_ADDRESS");
 });

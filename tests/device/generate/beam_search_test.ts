@@ -7,10 +7,11 @@ import { beamSearch } from "../../../core/generate/beam_search.ts";
 import type { KvCache } from "../../../core/generate/kv_cache.ts";
 import type { CudaDevice } from "../../../core/runtime/cuda/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { CUDA, openTestCuda } from "../devices.ts";
+import { CUDA, openTestCuda, testIf } from "../devices.ts";
 import { prompt } from "../engines.ts";
 import { openGolden, TOLERANCE } from "../goldens.ts";
 
+const test = testIf(CUDA);
 const BEAMS = 3;
 
 /** Searches, and counts copies of tensors. */
@@ -45,23 +46,19 @@ for (const model of ["qwen2-p1-tied-f32", "qwen2-p4-untied-f32"]) {
   for (const elements of ["f32", "bf16"] as const) {
     // The smallest cache of a device of static shapes has 256 slots.
     for (const [length, grows] of [[20, 0], [250, 1]] as const) {
-      Deno.test({
-        name: `${model} in ${elements}, prompt of ${length}: beams in a table equal copied ones`,
-        ignore: !CUDA,
-        async fn() {
-          const paged = await search(model, openTestCuda(elements), length);
-          const copied = await search(model, copying(openTestCuda(elements)), length);
-          assertEquals(paged.results, copied.results);
-          // The prompt once, and where the cache grows, every row once.
-          assertEquals(paged.copies, paged.rows * (1 + BEAMS * grows));
-          assert(copied.copies > paged.copies);
-          if (elements === "bf16") return;
-          const { results } = await search(model, new CpuDevice({ threads: 1 }), length);
-          assertEquals(paged.results.map((x) => x.tokens), results.map((x) => x.tokens));
-          results.forEach(({ score }, i) => {
-            assert(Math.abs(paged.results[i]!.score - score) <= TOLERANCE.beamScore);
-          });
-        },
+      test(`${model} in ${elements}, prompt of ${length}: beams in a table equal copied ones`, async () => {
+        const paged = await search(model, openTestCuda(elements), length);
+        const copied = await search(model, copying(openTestCuda(elements)), length);
+        assertEquals(paged.results, copied.results);
+        // The prompt once, and where the cache grows, every row once.
+        assertEquals(paged.copies, paged.rows * (1 + BEAMS * grows));
+        assert(copied.copies > paged.copies);
+        if (elements === "bf16") return;
+        const { results } = await search(model, new CpuDevice({ threads: 1 }), length);
+        assertEquals(paged.results.map((x) => x.tokens), results.map((x) => x.tokens));
+        results.forEach(({ score }, i) => {
+          assert(Math.abs(paged.results[i]!.score - score) <= TOLERANCE.beamScore);
+        });
       });
     }
   }

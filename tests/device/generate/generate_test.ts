@@ -1,45 +1,20 @@
 /** Continuous batching: a request's result depends on nothing but the request. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { NumericalError } from "../../../core/base/errors.ts";
-import { Engine } from "../../../core/generate/engine.ts";
-import {
-  type FinishReason,
-  generate,
-  type GenerationEvent,
-  type GenerationRequest,
-} from "../../../core/generate/generate.ts";
+import { generate, type GenerationEvent } from "../../../core/generate/generate.ts";
 import { GREEDY, type SamplingOptions } from "../../../core/base/sampling.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { largest, logitsOf, prompt, request } from "../engines.ts";
-import { modelFolder, openGolden, readExpected } from "../goldens.ts";
+import { type Generated, generated, largest, logitsOf, prompt, request } from "../engines.ts";
+import { openGolden, readExpected } from "../goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";
 const SAMPLING: SamplingOptions = { temperature: 1.5, topK: 40, topP: 0.95, minP: 0.01 };
 
 const engine = await openGolden(MODEL, new CpuDevice({ threads: 1 }));
 
-interface Result {
-  readonly tokens: number[];
-  reason?: FinishReason;
-  error?: unknown;
-}
-
-async function collect(
-  requests: Iterable<GenerationRequest> | AsyncIterable<GenerationRequest>,
-  batch: number,
-  on: Engine = engine,
-): Promise<Result[]> {
-  const results: Result[] = [];
-  for await (const event of generate(on, requests, { batch })) {
-    const result = results[event.index] ??= { tokens: [] };
-    if (event.kind === "token") result.tokens.push(event.token);
-    if (event.kind === "done") result.reason = event.reason;
-    if (event.kind === "failed") result.error = event.error;
-  }
-  return results;
-}
+const collect = (requests: Parameters<typeof generated>[1], batch: number) =>
+  generated(engine, requests, batch);
 
 Deno.test("greedy and sampled results do not depend on batch size, order or neighbours", async () => {
   const requests = () =>
@@ -96,12 +71,9 @@ Deno.test("reasons: an end token ends and is kept, a stop ends, the limit ends",
 });
 
 Deno.test("the context ends a text: prompt and new tokens fill max_position_embeddings", async () => {
-  const context = 24;
-  const { device, config } = engine;
-  const { tensors } = await openCheckpoint(modelFolder(MODEL));
-  const short = new Engine(device, { ...config, maxPositionEmbeddings: context }, tensors);
+  const short = await openGolden(MODEL, engine.device, { maxPositionEmbeddings: 24 });
   const long = [prompt(0, 20), prompt(1, 23), prompt(2, 24)];
-  const results = await collect(long.map((t) => request(t, { maxTokens: 100 })), 2, short);
+  const results = await generated(short, long.map((t) => request(t, { maxTokens: 100 })), 2);
   const lengths = results.map(({ tokens, reason }) => [tokens.length, reason]);
   assertEquals(lengths, [[4, "length"], [1, "length"], [0, "length"]]);
 });
@@ -133,7 +105,7 @@ Deno.test("a slow source: early requests are answered before later ones are made
     await later;
     for (let i = 2; i < 7; i++) yield request(prompt(i));
   };
-  const results: Result[] = [];
+  const results: Generated[] = [];
   for await (const event of generate(engine, source(), { batch: 4 })) {
     const result = results[event.index] ??= { tokens: [] };
     if (event.kind === "token") result.tokens.push(event.token);

@@ -1,6 +1,5 @@
 /** The scheduler: chunked prefill, prompts prefilled together, cancellation, prefix cache, log-probabilities. */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { GREEDY } from "../../../core/base/sampling.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { Engine } from "../../../core/generate/engine.ts";
@@ -11,7 +10,7 @@ import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { TRAITS, type Traits } from "../../../core/runtime/traits.ts";
 import { samplers } from "../devices.ts";
 import { prompt, request } from "../engines.ts";
-import { modelFolder, openGolden } from "../goldens.ts";
+import { openGolden } from "../goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";
 
@@ -212,8 +211,7 @@ Deno.test("log-probabilities of prompt and answer are those that score computes"
 });
 
 Deno.test("a prompt that fills the context has a next token only beside its log-probabilities", async () => {
-  const { tensors, config } = await openCheckpoint(modelFolder(MODEL));
-  const short = new Engine(engine.device, { ...config, maxPositionEmbeddings: 24 }, tensors);
+  const short = await openGolden(MODEL, engine.device, { maxPositionEmbeddings: 24 });
   const full = prompt(5, 24);
   const asked = { topLogprobs: 1, promptLogprobs: true };
   const { tokens, events } = await texts(short, [

@@ -4,17 +4,13 @@ import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { DataError, NumericalError } from "../../../core/base/errors.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { scoreBatch, type ScoreRequest } from "../../../core/generate/score.ts";
-import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { largest, logitsOf } from "../engines.ts";
+import { largest, logitsOf, prompt } from "../engines.ts";
 import { GOLDEN_NAMES, maxDifference, modelFolder, openGolden, withNaN } from "../goldens.ts";
 
 const CLOSE = 1e-5;
 
-function text(length: number, stream = length): number[] {
-  const random = new RandomStream(2, stream);
-  return Array.from({ length }, () => random.integer(512));
-}
+const text = (length: number) => prompt(length, length);
 
 /** log p of every token but the first, straight from the logits of one pass. */
 async function direct(engine: Engine, tokens: number[]): Promise<number[]> {

@@ -7,6 +7,7 @@ import { introducedValues } from "../../../core/model/init.ts";
 import { parameterSpecs } from "../../../core/model/parameters.ts";
 import type { FileTensor, HostTensor } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { withScratch } from "../../scratch.ts";
 import { logitsOf } from "../engines.ts";
 import { maxDifference, modelFolder } from "../goldens.ts";
 
@@ -25,13 +26,12 @@ function adapterOf(base: ModelConfig, streams: number, prefixTokens: number) {
 
 const lastLogits = (engine: Engine) => logitsOf(engine, [[5, 9, 12]], [2]);
 
-Deno.test("switching streams on a loaded backbone reads nothing of it again", async () => {
-  const folder = Deno.makeTempDirSync();
-  for (const name of ["config.json", "model.safetensors"]) {
-    Deno.copyFileSync(`${modelFolder(BACKBONE)}/${name}`, `${folder}/${name}`);
-  }
-  const device = new CpuDevice({ threads: 1 });
-  try {
+Deno.test("switching streams on a loaded backbone reads nothing of it again", () =>
+  withScratch(async (folder) => {
+    for (const name of ["config.json", "model.safetensors"]) {
+      Deno.copyFileSync(`${modelFolder(BACKBONE)}/${name}`, `${folder}/${name}`);
+    }
+    const device = new CpuDevice({ threads: 1 });
     const { config, tensors } = await openCheckpoint(folder);
     const kinds = [[2, 6], [4, 6], [8, 3]] as const;
     const adapters = kinds.map(([P, M]) => adapterOf(config, P, M));
@@ -53,8 +53,5 @@ Deno.test("switching streams on a loaded backbone reads nothing of it again", as
       built.close();
     }
     assert(maxDifference(results[0]!, results[1]!) > 1e-2, "adapters must differ");
-  } finally {
     device.close();
-    Deno.removeSync(folder, { recursive: true });
-  }
-});
+  }));

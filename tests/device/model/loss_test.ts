@@ -82,9 +82,9 @@ for (const name of GOLDEN_NAMES) {
 }
 
 const P4 = "qwen2-p4-untied-f32";
+const { config, tensors } = await openCheckpoint(modelFolder(P4));
 
-Deno.test("PEFT builds only the backward work that reaches prefixes and aggregator", async () => {
-  const { config } = await openCheckpoint(modelFolder(P4));
+Deno.test("PEFT builds only the backward work that reaches prefixes and aggregator", () => {
   const loss = buildLoss(config, { batch: 2, tokens: 16 });
   const products = (by: string[] | undefined) => {
     const program = by ? differentiate(loss, { of: "loss", by }) : loss;
@@ -103,7 +103,6 @@ Deno.test("PEFT builds only the backward work that reaches prefixes and aggregat
 
 for (const { name: deviceName, device } of devices) {
   Deno.test(`${deviceName}: recomputed activations give the same gradients bit for bit`, async () => {
-    const { config, tensors } = await openCheckpoint(modelFolder(P4));
     const { gradients: { ids, labels } } = await readExpected(P4);
     const loss = buildLoss(config, { batch: ids.length, tokens: ids[0]!.length });
     const by = names(config, "full");
@@ -116,8 +115,7 @@ for (const { name: deviceName, device } of devices) {
   });
 }
 
-Deno.test("recomputed activations take less memory", async () => {
-  const { config } = await openCheckpoint(modelFolder(P4));
+Deno.test("recomputed activations take less memory", () => {
   const deep = { ...config, numHiddenLayers: 8 };
   const loss = buildLoss(deep, { batch: 2, tokens: 64 });
   const [kept, recomputed] = [false, true].map((recompute) => {
@@ -130,7 +128,6 @@ Deno.test("recomputed activations take less memory", async () => {
 
 for (const { name: deviceName, device } of devices) {
   Deno.test(`${deviceName}: documents of a packed row do not see each other`, async () => {
-    const { config, tensors } = await openCheckpoint(modelFolder(P4));
     const documents = [[5, 9, 12, 7, 30], [8, 8, 2], [40, 41, 42, 43, 3, 1]];
     const packed = [...documents.flat(), 0, 0]; // two slots of padding
     const fill = (row: number[]) => [...row, ...Array(packed.length - row.length).fill(0)];
@@ -162,7 +159,6 @@ for (const { name: deviceName, device } of devices) {
 }
 
 Deno.test("the sum of aggregation weights counts predicted tokens only", async () => {
-  const { config, tensors } = await openCheckpoint(modelFolder(P4));
   const data = inputsOf([[5, 9, 12, 7], [8, 8, 2, 1]], [[5, 9, -100, 7], [-100, -100, 2, 1]]);
   const found = await run(reference, buildLoss(config, { batch: 2, tokens: 4 }), tensors, data);
   const total = Array.from(found.get("weight_sums")!).reduce((sum, x) => sum + x);

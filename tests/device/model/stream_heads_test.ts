@@ -4,20 +4,15 @@ import { DataError } from "../../../core/base/errors.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { scoreBatch } from "../../../core/generate/score.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
-import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
-import { pass } from "../engines.ts";
+import { pass, prompt } from "../engines.ts";
 import { maxDifference, modelFolder, openGolden } from "../goldens.ts";
 
 const CLOSE = 2e-5;
 
-function text(length: number): number[] {
-  const random = new RandomStream(5, length);
-  return Array.from({ length }, () => random.integer(512));
-}
-
+const text = (length: number) => prompt(length, length);
 const flat = (rows: readonly Float32Array[]) => rows.flatMap((row) => Array.from(row));
 
 const opened = await openCheckpoint(modelFolder("qwen2-p4-untied-f32"));

@@ -38,31 +38,31 @@ type CaseShape = InputShape & { readonly below?: number };
 const below = (bound: number, ...shape: number[]) => ({ i32: shape, below: bound });
 
 function opCase<N extends string>(
-  op: string,
-  about: string,
+  name: string,
   shapes: Readonly<Record<N, CaseShape>>,
   build: (inputs: Readonly<Record<N, Value>>, g: Builder) => Value,
   constants: readonly string[] = [],
 ): OpCase {
   const given = Object.entries<{ below?: number }>(shapes);
   const bounds = Object.fromEntries(given.map(([name, { below = 0 }]) => [name, below]));
-  return { name: `${op}: ${about}`, op, program: programOf(op, shapes, build), bounds, constants };
+  const [op] = name.split(":") as [string];
+  return { name, op, program: programOf(op, shapes, build), bounds, constants };
 }
 
 const unary = (op: string, apply: (x: Value) => Value) =>
-  opCase(op, "elementwise", { x: [3, 5] }, ({ x }) => apply(x));
+  opCase(`${op}: elementwise`, { x: [3, 5] }, ({ x }) => apply(x));
 
 /** For functions that are only defined above zero. */
 const unaryOfSquare = (op: string, apply: (x: Value) => Value) =>
-  opCase(op, "of positive numbers", { x: [3, 5] }, ({ x }) => apply(x.mul(x).add(0.1)));
+  opCase(`${op}: of positive numbers`, { x: [3, 5] }, ({ x }) => apply(x.mul(x).add(0.1)));
 
 /** Angles as large as a position: whole numbers, so that f32 inputs are exact. */
 const ofPosition = (op: string, apply: (x: Value) => Value) =>
-  opCase(op, "of positions", { x: below(40_000, 50) }, ({ x }) => apply(x.cast("f32")));
+  opCase(`${op}: of positions`, { x: below(40_000, 50) }, ({ x }) => apply(x.cast("f32")));
 
 const binary = (op: string, apply: (a: Value, b: Value) => Value) => [
-  opCase(op, "equal shapes", { a: [3, 5], b: [3, 5] }, ({ a, b }) => apply(a, b)),
-  opCase(op, "broadcast", { a: [4, 1, 5], b: [3, 1] }, ({ a, b }) => apply(a, b)),
+  opCase(`${op}: equal shapes`, { a: [3, 5], b: [3, 5] }, ({ a, b }) => apply(a, b)),
+  opCase(`${op}: broadcast`, { a: [4, 1, 5], b: [3, 1] }, ({ a, b }) => apply(a, b)),
 ];
 
 const attentionCase = (
@@ -79,7 +79,7 @@ const attentionCase = (
     ...(paged ? { table: below(B, B, S) } : {}),
     ...(prefix ? { prefixKeys: [P, K, M, D], prefixValues: [P, K, M, D] } : {}),
   };
-  return opCase("attention", about, shapes, ({ q, keys, values, last, ...x }) =>
+  return opCase(`attention: ${about}`, shapes, ({ q, keys, values, last, ...x }) =>
     attention({
       ...{ q: q!, keys: keys!, values: values!, visible: { ...x, last: last! } },
       ...(prefix ? { prefix: { keys: x.prefixKeys!, values: x.prefixValues! } } : {}),
@@ -93,14 +93,12 @@ export const OP_CASES: readonly OpCase[] = [
   ...binary("mul", (a, b) => a.mul(b)),
   ...binary("div", (a, b) => a.div(b.mul(b).add(0.5))),
   opCase(
-    "less_equal",
-    "integers, then select",
+    "less_equal: integers, then select",
     { a: below(5, 4, 1), b: below(5, 6), x: [4, 6], y: [] },
     ({ a, b, x, y }) => a.lessEqual(b).select(x, y),
   ),
   opCase(
-    "select",
-    "broadcast branches",
+    "select: broadcast branches",
     { a: [2, 3], b: [3], x: [2, 1], y: [3] },
     ({ a, b, x, y }) => a.lessEqual(b).select(x, y),
     ["a", "b"],
@@ -111,98 +109,75 @@ export const OP_CASES: readonly OpCase[] = [
   ofPosition("sin", (x) => x.sin()),
   ofPosition("cos", (x) => x.cos()),
   unary("sigmoid", (x) => x.sigmoid()),
-  opCase("sin", "of numbers", { x: [5] }, ({ x }) => x.sin()),
-  opCase("cos", "of numbers", { x: [5] }, ({ x }) => x.cos()),
-  opCase("cast", "i32 to f32", { x: below(100, 4) }, ({ x }) => x.cast("f32")),
-  opCase("constant", "list", { x: [3] }, ({ x }, g) => x.mul(g.constant([1, -2, 0.5]))),
-  opCase("iota", "as numbers", { x: [4] }, ({ x }, g) => x.add(g.iota(4).cast("f32"))),
+  opCase("sin: of numbers", { x: [5] }, ({ x }) => x.sin()),
+  opCase("cos: of numbers", { x: [5] }, ({ x }) => x.cos()),
+  opCase("cast: i32 to f32", { x: below(100, 4) }, ({ x }) => x.cast("f32")),
+  opCase("constant: list", { x: [3] }, ({ x }, g) => x.mul(g.constant([1, -2, 0.5]))),
+  opCase("iota: as numbers", { x: [4] }, ({ x }, g) => x.add(g.iota(4).cast("f32"))),
   ...[0, 1, 2].flatMap((axis) => [
-    opCase("sum", `axis ${axis}`, { x: [2, 3, 4] }, ({ x }) => x.sum(axis)),
-    opCase("max", `axis ${axis}`, { x: [2, 3, 4] }, ({ x }) => x.max(axis)),
-    opCase("argmax", `axis ${axis}`, { x: [2, 3, 4] }, ({ x }) => x.argmax(axis)),
+    opCase(`sum: axis ${axis}`, { x: [2, 3, 4] }, ({ x }) => x.sum(axis)),
+    opCase(`max: axis ${axis}`, { x: [2, 3, 4] }, ({ x }) => x.max(axis)),
+    opCase(`argmax: axis ${axis}`, { x: [2, 3, 4] }, ({ x }) => x.argmax(axis)),
   ]),
-  opCase("matmul", "plain", { a: [3, 4], b: [4, 5] }, ({ a, b }) => a.matmul(b)),
+  opCase("matmul: plain", { a: [3, 4], b: [4, 5] }, ({ a, b }) => a.matmul(b)),
   opCase(
-    "matmul",
-    "right side transposed, batch broadcast",
+    "matmul: right side transposed, batch broadcast",
     { a: [2, 1, 3, 4], b: [5, 6, 4] },
     ({ a, b }) => a.matmul(b, { transposeB: true }),
   ),
   opCase(
-    "matmul",
-    "left side transposed",
+    "matmul: left side transposed",
     { a: [2, 4, 3], b: [2, 4, 5] },
     ({ a, b }) => a.matmul(b, { transposeA: true }),
   ),
   opCase(
-    "matmul",
-    "both transposed",
+    "matmul: both transposed",
     { a: [4, 3], b: [5, 4] },
     ({ a, b }) => a.matmul(b, { transposeA: true, transposeB: true }),
   ),
-  opCase("reshape", "of an input", { x: [2, 6] }, ({ x }) => x.reshape([3, 4])),
-  opCase("transpose", "three axes", { x: [2, 3, 4] }, ({ x }) => x.transpose([2, 0, 1])),
-  opCase("broadcast", "new and unit axes", { x: [3, 1] }, ({ x }) => x.broadcast([2, 3, 4])),
-  opCase("slice", "head", { x: [2, 5] }, ({ x }) => x.slice(1, 0, 3)),
-  opCase("slice", "middle", { x: [5, 2] }, ({ x }) => x.slice(0, 1, 4)),
-  opCase("slice", "tail", { x: [2, 5] }, ({ x }) => x.slice(-1, 2, 5)),
+  opCase("reshape: of an input", { x: [2, 6] }, ({ x }) => x.reshape([3, 4])),
+  opCase("transpose: three axes", { x: [2, 3, 4] }, ({ x }) => x.transpose([2, 0, 1])),
+  opCase("broadcast: new and unit axes", { x: [3, 1] }, ({ x }) => x.broadcast([2, 3, 4])),
+  opCase("slice: head", { x: [2, 5] }, ({ x }) => x.slice(1, 0, 3)),
+  opCase("slice: middle", { x: [5, 2] }, ({ x }) => x.slice(0, 1, 4)),
+  opCase("slice: tail", { x: [2, 5] }, ({ x }) => x.slice(-1, 2, 5)),
+  opCase("concat: inner axis", { a: [2, 1, 3], b: [2, 2, 3] }, ({ a, b }) => concat([a, b, a], 1)),
+  opCase("gather: inner axis", { x: [2, 5, 3], at: below(5, 4) }, ({ x, at }) => x.gather(at, 1)),
+  opCase("take_last: rows", { x: [4, 6], at: below(6, 4) }, ({ x, at }) => x.takeLast(at)),
   opCase(
-    "concat",
-    "inner axis",
-    { a: [2, 1, 3], b: [2, 2, 3] },
-    ({ a, b }) => concat([a, b, a], 1),
-  ),
-  opCase("gather", "inner axis", { x: [2, 5, 3], at: below(5, 4) }, ({ x, at }) => x.gather(at, 1)),
-  opCase("take_last", "rows", { x: [4, 6], at: below(6, 4) }, ({ x, at }) => x.takeLast(at)),
-  opCase(
-    "scatter_add",
-    "repeated indices, first axis",
+    "scatter_add: repeated indices, first axis",
     { x: [4, 3], at: below(4, 2, 5), y: [2, 5, 3] },
     ({ x, at, y }) => x.scatterAdd(at, y, 0),
   ),
   opCase(
-    "scatter_add",
-    "repeated indices, inner axis",
+    "scatter_add: repeated indices, inner axis",
     { x: [2, 4, 3], at: below(4, 6), y: [2, 6, 3] },
     ({ x, at, y }) => x.scatterAdd(at, y, 1),
   ),
   opCase(
-    "add_last",
-    "rows",
+    "add_last: rows",
     { x: [4, 6], at: below(6, 4), y: [4] },
     ({ x, at, y }) => x.addLast(at, y),
   ),
   opCase(
-    "recompute",
-    "under a view",
+    "recompute: under a view",
     { x: [2, 6] },
     ({ x }) => x.recompute(1).reshape([12]).add(x.reshape([12])),
   ),
+  opCase("embedding: two axes of ids", { table: [7, 3], ids: below(7, 2, 4) }, (x) => embedding(x)),
+  opCase("linear: no bias", { x: [3, 5], weight: [4, 5] }, (x) => linear(x)),
+  opCase("linear: bias", { x: [3, 5], weight: [4, 5], bias: [4] }, (x) => linear(x)),
+  opCase("rms_norm: rows", { x: [3, 8], weight: [8] }, (x) => rmsNorm(x, { epsilon: 1e-6 })),
+  opCase("rms_norm: heads", { x: [2, 3, 2, 8], weight: [8] }, (x) => rmsNorm(x, { epsilon: 1e-3 })),
   opCase(
-    "embedding",
-    "two axes of ids",
-    { table: [7, 3], ids: below(7, 2, 4) },
-    (x) => embedding(x),
-  ),
-  opCase("linear", "no bias", { x: [3, 5], weight: [4, 5] }, (x) => linear(x)),
-  opCase("linear", "bias", { x: [3, 5], weight: [4, 5], bias: [4] }, (x) => linear(x)),
-  opCase("rms_norm", "rows", { x: [3, 8], weight: [8] }, (x) => rmsNorm(x, { epsilon: 1e-6 })),
-  opCase(
-    "rms_norm",
-    "heads",
-    { x: [2, 3, 2, 8], weight: [8] },
-    (x) => rmsNorm(x, { epsilon: 1e-3 }),
-  ),
-  opCase(
-    "rope",
-    "halves",
+    "rope: halves",
     { x: [2, 3, 16], cos: [2, 3, 4], sin: [2, 3, 4] },
     (x) => rope(x, { heads: 2 }),
     ["cos", "sin"],
   ),
-  opCase("softmax", "last axis", { x: [2, 3, 5] }, (x) => softmax(x)),
+  opCase("softmax: last axis", { x: [2, 3, 5] }, (x) => softmax(x)),
   unary("silu", (x) => silu({ x })),
-  opCase("swiglu", "rows", { gate: [3, 6], up: [3, 6] }, (x) => swiglu(x)),
+  opCase("swiglu: rows", { gate: [3, 6], up: [3, 6] }, (x) => swiglu(x)),
   attentionCase("plain", 2, 1, { prefix: false }),
   attentionCase("per-stream rows behind a prefix", 2, 3, {}),
   attentionCase("shared rows behind a prefix", 2, 3, { shared: true }),
@@ -210,29 +185,25 @@ export const OP_CASES: readonly OpCase[] = [
   attentionCase("through a table", 3, 1, { prefix: false, paged: true }),
   attentionCase("per-stream rows through a table", 3, 2, { packed: true, paged: true }),
   attentionCase("shared rows through a table", 2, 3, { shared: true, paged: true }),
-  opCase("repeat_streams", "rows", { x: [2, 3] }, ({ x }) => repeatStreams(x, 3)),
+  opCase("repeat_streams: rows", { x: [2, 3] }, ({ x }) => repeatStreams(x, 3)),
   opCase(
-    "stream_weights",
-    "smoothed",
+    "stream_weights: smoothed",
     { scores: [4, 3] },
     (x) => streamWeights(x, { smoothing: 0.1 }),
   ),
   opCase(
-    "stream_weights",
-    "as they are",
+    "stream_weights: as they are",
     { scores: [4, 3] },
     (x) => streamWeights(x, { smoothing: 0 }),
   ),
   opCase(
-    "mix_streams",
-    "several tokens",
+    "mix_streams: several tokens",
     { x: [3, 4, 5], w: [4, 3] },
     ({ x, w }) => mixStreams({ x, weights: w }),
   ),
   ...(["parameter", "m", "v"] as const).map((which, at) =>
     opCase(
-      "adamw",
-      `new ${which}`,
+      `adamw: new ${which}`,
       {
         ...{ parameter: [5], m: [5], v: [5], gradient: [5] },
         ...{ scale: [], decay: [], stepSize: [], correction: [] },
@@ -251,8 +222,7 @@ export const OP_CASES: readonly OpCase[] = [
     )
   ),
   opCase(
-    "token_logprobs",
-    "large logits",
+    "token_logprobs: large logits",
     { x: [3, 9], at: below(9, 3) },
     ({ x, at }) => tokenLogprobs({ logits: x.mul(50), targets: at }),
   ),

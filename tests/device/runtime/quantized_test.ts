@@ -18,10 +18,12 @@ import { CPU_TARGET } from "../../../core/runtime/onnxruntime/lowering/rules.ts"
 import { WeightContents } from "../../../core/runtime/onnxruntime/session/weight_contents.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { withScratch } from "../../scratch.ts";
+import { testIf } from "../devices.ts";
 import { largest, logitsOf } from "../engines.ts";
 import { GOLDEN_NAMES, modelFolder } from "../goldens.ts";
 import { LINKS, linkSync } from "../../links.ts";
 
+const test = testIf(LINKS);
 const FORMATS: readonly QuantizedFormat[] = [{ kind: "q4", block: 32 }, { kind: "q8", block: 64 }];
 
 async function quantize(model: string, out: string, format: QuantizedFormat): Promise<void> {
@@ -60,36 +62,34 @@ async function outputs(checkpoint: Checkpoint, matrices: QuantizedFormat): Promi
   }
 }
 
-for (const name of ["qwen2-p1-untied-bf16", "qwen2-p2-tied-f32", "qwen2-p4-untied-f32"]) {
-  Deno.test(`${name}: a quantized folder gives the logits of quantizing at run time`, () =>
-    withScratch(async (folder) => {
-      for (const format of FORMATS) {
-        const out = `${folder}/${format.kind}`;
-        await quantize(modelFolder(name), out, format);
-        const expected = await outputs(await openCheckpoint(modelFolder(name)), format);
-        const actual = await outputs(await openCheckpoint(out, { quantized: true }), format);
-        assertEquals(actual, expected, format.kind);
-      }
-    }));
+/** Compares a quantized folder with quantizing at run time, both under an adapter if there is one. */
+async function assertEqualLogits(folder: string, model: string, over: { adapter?: string } = {}) {
+  const checkpoint = await openCheckpoint(model, over);
+  for (const format of FORMATS) {
+    const out = `${folder}/${format.kind}`;
+    await quantize(model, out, format);
+    const expected = await outputs(checkpoint, format);
+    const opened = await openCheckpoint(out, { ...over, quantized: true });
+    assertEquals(await outputs(opened, format), expected, format.kind);
+    assertEquals(opened.config.streams, checkpoint.config.streams);
+  }
 }
 
-for (const streams of [1, 2, 4]) {
+const PLAIN = "qwen2-p1-tied-f32";
+
+for (const name of [PLAIN, "qwen2-p1-untied-bf16", "qwen2-p2-tied-f32", "qwen2-p4-untied-f32"]) {
+  Deno.test(`${name}: a quantized folder gives the logits of quantizing at run time`, () =>
+    withScratch((folder) => assertEqualLogits(folder, modelFolder(name))));
+}
+
+for (const streams of [2, 4]) {
   Deno.test(`an adapter of ${streams} streams over a quantized backbone gives equal logits`, () =>
     withScratch(async (folder) => {
-      const model = modelFolder("qwen2-p1-tied-f32");
-      const adapter = `${folder}/adapter`;
-      if (streams > 1) {
-        await convert(await planConversion({ model, out: adapter, streams, introducedOnly: true }));
-      }
-      const over = streams > 1 ? { adapter } : {};
-      for (const format of FORMATS) {
-        const out = `${folder}/${format.kind}`;
-        await quantize(model, out, format);
-        const expected = await outputs(await openCheckpoint(model, over), format);
-        const opened = await openCheckpoint(out, { ...over, quantized: true });
-        assertEquals(opened.config.streams, streams);
-        assertEquals(await outputs(opened, format), expected, format.kind);
-      }
+      const [model, adapter] = [modelFolder(PLAIN), `${folder}/adapter`];
+      const plan = { model, out: adapter, streams, introducedOnly: true };
+      await convert(await planConversion(plan));
+      await assertEqualLogits(folder, model, { adapter });
+      assertEquals((await openCheckpoint(model, { adapter })).config.streams, streams);
     }));
 }
 
@@ -143,11 +143,8 @@ async function testLinkedFolders(folder: string): Promise<void> {
   }
 }
 
-Deno.test({
-  name: "a quantized folder of links, and one whose shards lie in two folders",
-  ignore: !LINKS,
-  fn: () => withScratch(testLinkedFolders),
-});
+test("a quantized folder of links, and one whose shards lie in two folders", () =>
+  withScratch(testLinkedFolders));
 
 Deno.test("parts of a quantized matrix for other devices: codes, scales in f32 and f16, values", () =>
   withScratch(async (folder) => {

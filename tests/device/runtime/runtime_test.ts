@@ -6,7 +6,8 @@ import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { withScratch } from "../../scratch.ts";
 import { CHILD_RUN, runChild } from "./child.ts";
-import { logitsOf } from "../engines.ts";
+import { testIf } from "../devices.ts";
+import { logitsOf, pass } from "../engines.ts";
 import { GOLDEN_NAMES, maxDifference, openGolden } from "../goldens.ts";
 import { f32, programOf, runOn } from "../programs.ts";
 import { PLATFORM } from "../../../core/base/platform/mod.ts";
@@ -40,18 +41,16 @@ Deno.test("a run leaves nothing in home, cache, config, data, state or temporary
 });
 
 const libc = PLATFORM.posix?.libc;
+const test = testIf(libc);
 
-Deno.test({
-  name: "the module that loads the library turns its telemetry off, as C code sees it",
-  ignore: libc === undefined, // each C runtime of Windows has an environment of its own
-  async fn() {
-    const code = `${CHILD_RUN}
-      const definition = { parameters: ["buffer"], result: "pointer" };
-      const { symbols } = Deno.dlopen("${libc}", { getenv: definition });
-      const value = symbols.getenv(new TextEncoder().encode("ORT_DISABLE_TELEMETRY\\0"));
-      console.log(value ? Deno.UnsafePointerView.getCString(value) : "not set");`;
-    assertEquals(await runChild(code), "1\n");
-  },
+// each C runtime of Windows has an environment of its own
+test("the module that loads the library turns its telemetry off, as C code sees it", async () => {
+  const code = `${CHILD_RUN}
+const definition = { parameters: ["buffer"], result: "pointer" };
+const { symbols } = Deno.dlopen("${libc}", { getenv: definition });
+const value = symbols.getenv(new TextEncoder().encode("ORT_DISABLE_TELEMETRY\\0"));
+console.log(value ? Deno.UnsafePointerView.getCString(value) : "not set");`;
+  assertEquals(await runChild(code), "1\n");
 });
 
 Deno.test("timers continue while a long run is under way, and two runs continue at once", async () => {
@@ -97,12 +96,8 @@ for (const name of ["qwen2-p1-untied-bf16", "qwen2-p2-tied-f32", "qwen2-p4-untie
     const expected = await logitsOf(engine, [text]);
     for (const { batch, tokens, slots, selected } of SIZES) {
       const rows = new Array(batch).fill(text.slice(0, tokens));
-      const outputs = await engine.forward(engine.createCache(batch, slots), {
-        ids: rows,
-        start: rows.map(() => 0),
-        select: Array.from({ length: selected }, (_, i) => i),
-      });
-      const logits = outputs.get("logits")!;
+      const select = Array.from({ length: selected }, (_, i) => i);
+      const logits = (await pass(engine, rows, { select }, undefined, slots)).get("logits")!;
       for (let i = 0; i < selected; i++) {
         const row = logits.subarray(i * V, (i + 1) * V);
         const t = i % tokens;
@@ -111,9 +106,9 @@ for (const name of ["qwen2-p1-untied-bf16", "qwen2-p2-tied-f32", "qwen2-p4-untie
       }
     }
     assertEquals(device.sessionCount, 1);
-    const score = { ids: [[1, 2]], start: [0], select: [0, 1], targets: [3, 4] };
-    await engine.forward(engine.createCache(1, 2), score, { head: "score" });
-    await engine.forward(engine.createCache(1, 200), score, { head: "score" });
+    for (const slots of [2, 200]) {
+      await pass(engine, [[1, 2]], { targets: [3, 4] }, { head: "score" }, slots);
+    }
     assertEquals(device.sessionCount, 2);
     device.close();
     assertEquals(device.sessionCount, 0);

@@ -18,7 +18,7 @@ import { TfjsDevice } from "../../../core/runtime/tfjs/device.ts";
 import { evaluate } from "../../../core/runtime/tfjs/evaluate.ts";
 import { type Binding, describeBinding, findBinding } from "../../../core/runtime/tfjs/open.ts";
 import { type Tensor, tensorType } from "../../../core/runtime/tfjs/storage.ts";
-import { openTfjsInJavaScript, reference } from "../devices.ts";
+import { openTfjsInJavaScript, reference, testIf } from "../devices.ts";
 import { logitsOf, request, tokensOf } from "../engines.ts";
 import {
   maxDifference,
@@ -46,6 +46,7 @@ function findInstalled(): Binding | undefined {
 }
 
 const installed = findInstalled();
+const test = testIf(installed);
 await registerGradients();
 
 /** A device on the native library for as long as `use` takes. */
@@ -232,10 +233,9 @@ Deno.test("tfjs in JavaScript: logits and greedy tokens follow the golden", asyn
   assertEquals(tf.memory().numTensors, before);
 });
 
-Deno.test({
-  name: "without TensorFlow the device is refused, and the remedy is one command",
-  ignore: installed !== undefined,
-  async fn() {
+testIf(!installed)(
+  "without TensorFlow the device is refused, and the remedy is one command",
+  async () => {
     const error = await assertRejects(() => openDevice("tfjs"), EnvironmentError);
     assertEquals(
       error.message,
@@ -246,29 +246,22 @@ Deno.test({
       `run \`deno add --allow-scripts=${specifier} ${specifier}\` in the project folder`,
     ]);
   },
-});
+);
 
 Deno.test("other element types are refused", async () => {
   const open = () => openDevice("tfjs", { dtype: "bf16" });
   await assertRejects(open, UsageError, "`--dtype bf16`, only f32");
 });
 
-Deno.test({
-  name: "TensorFlow agrees with the reference on every op and gradient",
-  ignore: installed === undefined,
-  fn: () =>
-    onTensorFlow(async (device) => {
-      assertStringIncludes(describeBinding(installed), "TensorFlow 2.");
-      for (const one of OP_CASES) await agree(device, one.program, randomInputs(one));
-      for (const one of GRADIENT_CASES) {
-        const program = differentiate(scalarOf(one), { of: "scalar", by: variables(one) });
-        await agree(device, program, randomInputs({ ...one, program }));
-      }
-    }),
-});
+test("TensorFlow agrees with the reference on every op and gradient", () =>
+  onTensorFlow(async (device) => {
+    assertStringIncludes(describeBinding(installed), "TensorFlow 2.");
+    for (const one of OP_CASES) await agree(device, one.program, randomInputs(one));
+    for (const one of GRADIENT_CASES) {
+      const program = differentiate(scalarOf(one), { of: "scalar", by: variables(one) });
+      await agree(device, program, randomInputs({ ...one, program }));
+    }
+  }));
 
-Deno.test({
-  name: "TensorFlow: logits and greedy tokens follow the golden",
-  ignore: installed === undefined,
-  fn: () => onTensorFlow(followsTheGolden),
-});
+test("TensorFlow: logits and greedy tokens follow the golden", () =>
+  onTensorFlow(followsTheGolden));

@@ -30,14 +30,10 @@ async function trainAdapter(device: CpuDevice, streams: number, folder: string):
     reparameterize: 0,
     seed: streams,
   });
+  const { config, trained, initial } = source;
   const trainer = await Trainer.create(device, {
-    config: source.config,
-    trained: source.trained,
-    initial: source.initial,
-    sizes: { batch: 1, tokens: 4 },
-    optimizer: OPTIMIZER,
-    accumulates: false,
-    recompute: false,
+    ...{ config, trained, initial, sizes: { batch: 1, tokens: 4 } },
+    ...{ optimizer: OPTIMIZER, accumulates: false, recompute: false },
   });
   for (let step = 1; step <= 3; step++) {
     await trainer.accumulate(batchOf([IDS]));
@@ -61,15 +57,14 @@ Deno.test("adapters of 2 and 4 streams switch on a backbone that is loaded once"
     await trainAdapter(training, 2, `${scratch}/two`);
     await trainAdapter(training, 4, `${scratch}/four`);
     training.close();
-    const [two, four] = await Promise.all(
-      ["two", "four"].map((name) => openCheckpoint(BACKBONE, { adapter: `${scratch}/${name}` })),
-    );
-    assertEquals([two!.config.streams, four!.config.streams], [2, 4]);
+    const two = await openCheckpoint(BACKBONE, { adapter: `${scratch}/two` });
+    const four = await openCheckpoint(BACKBONE, { adapter: `${scratch}/four` });
+    assertEquals([two.config.streams, four.config.streams], [2, 4]);
 
     // Backbone and adapter in one map are a model of their own: each is loaded as a whole.
     const merged = new CpuDevice({ threads: 1 });
     const expected: HostArray[] = [];
-    for (const { config, tensors } of [two!, four!]) {
+    for (const { config, tensors } of [two, four]) {
       expected.push(await lastLogits(new Engine(merged, config, tensors)));
     }
     assertEquals(merged.sessionCount, 2);
@@ -78,8 +73,8 @@ Deno.test("adapters of 2 and 4 streams switch on a backbone that is loaded once"
 
     const device = new CpuDevice({ threads: 1 });
     const { tensors } = await openCheckpoint(BACKBONE);
-    const first = new Engine(device, two!.config, tensors, { adapter: introducedOf(two!) });
-    const second = first.withAdapter(four!.config, introducedOf(four!));
+    const first = new Engine(device, two.config, tensors, { adapter: introducedOf(two) });
+    const second = first.withAdapter(four.config, introducedOf(four));
     // Back and forth, so that nothing of one adapter may stay behind in the other.
     for (const [engine, logits] of [[first, 0], [second, 1], [first, 0], [second, 1]] as const) {
       assert(maxDifference(await lastLogits(engine), expected[logits]!) < 1e-5);
@@ -102,12 +97,9 @@ Deno.test("an adapter by conversion and one by training have the same layout", (
     const device = new CpuDevice({ threads: 1 });
     await trainAdapter(device, 2, `${scratch}/trained`);
     device.close();
-    const [converted, trained] = await Promise.all(
-      ["converted", "trained"].map((name) =>
-        openCheckpoint(BACKBONE, { adapter: `${scratch}/${name}` })
-      ),
-    );
-    assertEquals([...trained!.tensors.keys()], [...converted!.tensors.keys()]);
-    assertEquals(trained!.adapter!.backboneSha256, converted!.adapter!.backboneSha256);
-    assertEquals({ ...trained!.config, smoothing: 0 }, { ...converted!.config, smoothing: 0 });
+    const converted = await openCheckpoint(BACKBONE, { adapter: `${scratch}/converted` });
+    const trained = await openCheckpoint(BACKBONE, { adapter: `${scratch}/trained` });
+    assertEquals([...trained.tensors.keys()], [...converted.tensors.keys()]);
+    assertEquals(trained.adapter!.backboneSha256, converted.adapter!.backboneSha256);
+    assertEquals({ ...trained.config, smoothing: 0 }, { ...converted.config, smoothing: 0 });
   }));

@@ -22,21 +22,14 @@ for (const { name: deviceName, device } of devices) {
     const whole = batchOf(rows);
     // Unequal numbers of predicted tokens: a mean of means would differ.
     const weights = Array.from(whole.weights, (weight, i) => i < 2 * T - 2 ? 0 : weight);
-    const predicted = weights.reduce((total, weight) => total + weight);
+    const sum = (values: readonly number[]) => values.reduce((total, value) => total + value);
     const large = await openTrainer(device, P2, { rows: 4, tokens: T, clip: Infinity });
     const alone = { rows: 1, tokens: T, clip: Infinity, accumulates: true };
     const small = await openTrainer(device, P2, alone);
-    await large.accumulate({ ...whole, weights, predicted });
+    await large.accumulate({ ...whole, weights, predicted: sum(weights) });
     for (let row = 0; row < 4; row++) {
-      const part = <T>(x: ArrayLike<T>) => Array.from(x).slice(row * T, (row + 1) * T);
-      const own = part(weights);
-      await small.accumulate({
-        ids: part(whole.ids),
-        positions: part(whole.positions),
-        targets: part(whole.targets),
-        weights: own,
-        predicted: own.reduce((total, weight) => total + weight),
-      });
+      const own = weights.slice(row * T, (row + 1) * T);
+      await small.accumulate({ ...batchOf([rows[row]!]), weights: own, predicted: sum(own) });
     }
     assert(Math.abs(large.sums.loss / small.sums.loss - 1) < 1e-6);
     large.groups.forEach(({ gradients }, i) => {

@@ -24,7 +24,8 @@ import { Gpu, RESULT } from "../../../core/runtime/onnxruntime/webgpu/gpu.ts";
 import { split } from "../../../core/runtime/onnxruntime/webgpu/cpu_fallback.ts";
 import { staysOnHost } from "../../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
 import { testForward, testGeneration, testGradients, testOps } from "../ops/conformance.ts";
-import { reference } from "../devices.ts";
+import { withScratch } from "../../scratch.ts";
+import { reference, testIf } from "../devices.ts";
 import { largest, logitsOf, pass } from "../engines.ts";
 import {
   GOLDEN_NAMES,
@@ -48,8 +49,9 @@ function open(options: ConstructorParameters<typeof WebGpuDevice>[0] = {}): Devi
 }
 
 const device = open();
-const ignore = typeof device === "string";
-const half = ignore ? device : open({ elements: "f16" });
+const isPresent = typeof device !== "string";
+const test = testIf(isPresent);
+const half = isPresent ? open({ elements: "f16" }) : device;
 for (const found of new Set([device, half])) {
   if (typeof found === "string") console.error(`tests of webgpu are skipped: ${found}`);
 }
@@ -76,10 +78,9 @@ async function measure(device: Device): Promise<{ logits: Float32Array; differen
   return { logits, difference: maxDifference(logits, expected) / largest };
 }
 
-Deno.test({
-  name: "in f16 logits stay within 1% of the largest, and keys and values take half the memory",
-  ignore: typeof half === "string",
-  async fn() {
+testIf(typeof half !== "string")(
+  "in f16 logits stay within 1% of the largest, and keys and values take half the memory",
+  async () => {
     const { difference } = await measure(half as Device);
     assert(difference > 1e-5 && difference < 0.01, `found ${difference}`);
     const sizes = { batch: 1, tokens: 1, capacity: 128, selected: 1 };
@@ -90,133 +91,102 @@ Deno.test({
       (await openGolden(MODEL, each)).plan(sizes).sections.parameters;
     assert(await weightsOf(half as Device) < 0.6 * await weightsOf(device as Device));
   },
-});
+);
 
 for (const kind of ["q8", "q4"] as const) {
   for (const elements of ["f32", "f16"] as const) {
-    Deno.test({
-      name: `${kind} beside ${elements} is as close to the exact logits as on the cpu`,
-      ignore: typeof (elements === "f16" ? half : device) === "string",
-      async fn() {
-        const matrices = { kind, block: 32 };
-        const [gpu, cpu] = [new WebGpuDevice({ elements, matrices }), new CpuDevice({ matrices })];
-        const [ours, theirs] = [await measure(gpu), await measure(cpu)];
-        assert(ours.difference < 1.25 * theirs.difference, `${ours.difference}`);
-        assert(ours.difference > theirs.difference / 2, "must be quantised");
-        gpu.close();
-        cpu.close();
-      },
+    const test = testIf(typeof (elements === "f16" ? half : device) !== "string");
+    test(`${kind} beside ${elements} is as close to the exact logits as on the cpu`, async () => {
+      const matrices = { kind, block: 32 };
+      const [gpu, cpu] = [new WebGpuDevice({ elements, matrices }), new CpuDevice({ matrices })];
+      const [ours, theirs] = [await measure(gpu), await measure(cpu)];
+      assert(ours.difference < 1.25 * theirs.difference, `${ours.difference}`);
+      assert(ours.difference > theirs.difference / 2, "must be quantised");
+      gpu.close();
+      cpu.close();
     });
   }
 }
 
-Deno.test({
-  name: "rectangles are copied as in host memory, also inside one tensor",
-  ignore,
-  fn() {
-    const gpu = device as Device;
-    const random = new RandomStream(3);
-    for (let round = 0; round < 30; round++) {
-      const [rows, width] = [1 + random.integer(4), 1 + random.integer(6)];
-      const region = {
-        sourceOffset: random.integer(20),
-        sourceStride: width + random.integer(5),
-        targetOffset: random.integer(20),
-        targetStride: width + random.integer(5),
-        width,
-        height: rows,
-      };
-      const values = [1, 2].map(() => Array.from({ length: 120 }, () => random.integer(1000)));
-      const results = [gpu, reference].map((each) => {
-        const tensors = values.map((data) => {
-          const tensor = each.allocate({ dtype: round % 2 ? "f32" : "i32", shape: [4, 30] });
-          each.write(tensor, data);
-          return tensor;
-        });
-        const target = tensors[round % 3 ? 1 : 0]!;
-        // Far apart inside one tensor, where the order of the copies would show.
-        const far = { ...region, targetOffset: region.targetOffset + 60 };
-        each.copy(tensors[0]!, target, target === tensors[0] ? far : region);
-        return Array.from(each.read(target));
+test("rectangles are copied as in host memory, also inside one tensor", () => {
+  const gpu = device as Device;
+  const random = new RandomStream(3);
+  for (let round = 0; round < 30; round++) {
+    const [rows, width] = [1 + random.integer(4), 1 + random.integer(6)];
+    const region = {
+      sourceOffset: random.integer(20),
+      sourceStride: width + random.integer(5),
+      targetOffset: random.integer(20),
+      targetStride: width + random.integer(5),
+      width,
+      height: rows,
+    };
+    const values = [1, 2].map(() => Array.from({ length: 120 }, () => random.integer(1000)));
+    const results = [gpu, reference].map((each) => {
+      const tensors = values.map((data) => {
+        const tensor = each.allocate({ dtype: round % 2 ? "f32" : "i32", shape: [4, 30] });
+        each.write(tensor, data);
+        return tensor;
       });
-      assertEquals(results[0], results[1], JSON.stringify(region));
+      const target = tensors[round % 3 ? 1 : 0]!;
+      // Far apart inside one tensor, where the order of the copies would show.
+      const far = { ...region, targetOffset: region.targetOffset + 60 };
+      each.copy(tensors[0]!, target, target === tensors[0] ? far : region);
+      return Array.from(each.read(target));
+    });
+    assertEquals(results[0], results[1], JSON.stringify(region));
+  }
+});
+
+test("new tensors are zero where there were others before", () => {
+  const gpu = new WebGpuDevice();
+  for (let round = 0; round < 4; round++) {
+    const tensor = gpu.allocate({ dtype: "f32", shape: [1000] });
+    assertEquals(Array.from(gpu.read(tensor)).some((x) => x !== 0), false);
+    gpu.write(tensor, new Float32Array(1000).fill(NaN));
+  }
+  gpu.close();
+});
+
+test("a tensor that is too large is an error that says what to do, and the device continues", () => {
+  const gpu = new WebGpuDevice();
+  const huge = { dtype: "f32", shape: [1 << 20, 1 << 15] } as const;
+  const error = assertThrows(() => gpu.allocate(huge), EnvironmentError, "not enough GPU memory");
+  assertStringIncludes(error.message, "cannot allocate f32[1048576, 32768] on webgpu");
+  assertStringIncludes(error.hints.join(), "--dtype f16");
+  assertEquals(gpu.read(gpu.allocate({ dtype: "f32", shape: [2] })).length, 2);
+  gpu.close();
+});
+
+test("weights come from one file in one form for all heads, and are read once", () =>
+  withScratch(async (folder) => {
+    for (const name of ["config.json", "model.safetensors"]) {
+      await Deno.copyFile(`${modelFolder(MODEL)}/${name}`, `${folder}/${name}`);
     }
-  },
-});
-
-Deno.test({
-  name: "new tensors are zero where there were others before",
-  ignore,
-  fn() {
+    const { config, tensors } = await openCheckpoint(folder);
     const gpu = new WebGpuDevice();
-    for (let round = 0; round < 4; round++) {
-      const tensor = gpu.allocate({ dtype: "f32", shape: [1000] });
-      assertEquals(Array.from(gpu.read(tensor)).some((x) => x !== 0), false);
-      gpu.write(tensor, new Float32Array(1000).fill(NaN));
-    }
+    const engine = new Engine(gpu, config, tensors);
+    const [ids, select] = [[[5, 9, 12]], [2]];
+    const best = (await pass(engine, ids, { select }, { head: "greedy" })).get("argmax")![0]!;
+    await Deno.remove(`${folder}/model.safetensors`); // reading it again would fail
+    assertEquals(largest(await logitsOf(engine, ids, select)), best);
     gpu.close();
-  },
+  }));
+
+test("what the provider has no kernel for is an error, not run elsewhere in silence", () => {
+  const model = new OnnxModel();
+  model.input("x", "f32", [undefined]);
+  model.node("Sin", ["x"], {}, { output: RESULT });
+  model.output(RESULT, "f32", [undefined]);
+  const gpu = new Gpu();
+  const message = "fallback to CPU EP has been explicitly disabled";
+  assertThrows(() => gpu.session(model), Error, message);
+  gpu.close();
 });
 
-Deno.test({
-  name: "a tensor that is too large is an error that says what to do, and the device continues",
-  ignore,
-  fn() {
-    const gpu = new WebGpuDevice();
-    const huge = { dtype: "f32", shape: [1 << 20, 1 << 15] } as const;
-    const error = assertThrows(() => gpu.allocate(huge), EnvironmentError, "not enough GPU memory");
-    assertStringIncludes(error.message, "cannot allocate f32[1048576, 32768] on webgpu");
-    assertStringIncludes(error.hints.join(), "--dtype f16");
-    assertEquals(gpu.read(gpu.allocate({ dtype: "f32", shape: [2] })).length, 2);
-    gpu.close();
-  },
-});
-
-Deno.test({
-  name: "weights come from one file in one form for all heads, and are read once",
-  ignore,
-  async fn() {
-    const folder = await Deno.makeTempDir();
-    const gpu = new WebGpuDevice();
-    try {
-      for (const name of ["config.json", "model.safetensors"]) {
-        await Deno.copyFile(`${modelFolder(MODEL)}/${name}`, `${folder}/${name}`);
-      }
-      const { config, tensors } = await openCheckpoint(folder);
-      const engine = new Engine(gpu, config, tensors);
-      const [ids, select] = [[[5, 9, 12]], [2]];
-      const best = (await pass(engine, ids, { select }, { head: "greedy" })).get("argmax")![0]!;
-      await Deno.remove(`${folder}/model.safetensors`); // reading it again would fail
-      assertEquals(largest(await logitsOf(engine, ids, select)), best);
-    } finally {
-      gpu.close();
-      await Deno.remove(folder, { recursive: true });
-    }
-  },
-});
-
-Deno.test({
-  name: "what the provider has no kernel for is an error, not run elsewhere in silence",
-  ignore,
-  fn() {
-    const model = new OnnxModel();
-    model.input("x", "f32", [undefined]);
-    model.node("Sin", ["x"], {}, { output: RESULT });
-    model.output(RESULT, "f32", [undefined]);
-    const gpu = new Gpu();
-    const message = "fallback to CPU EP has been explicitly disabled";
-    assertThrows(() => gpu.session(model), Error, message);
-    gpu.close();
-  },
-});
-
-Deno.test({
-  name: "it does not train, and says so",
-  ignore,
-  fn() {
-    const message = "the webgpu device cannot train";
-    assertThrows(() => (device as WebGpuDevice).view(), UsageError, message);
-  },
+test("it does not train, and says so", () => {
+  const message = "the webgpu device cannot train";
+  assertThrows(() => (device as WebGpuDevice).view(), UsageError, message);
 });
 
 Deno.test("sines and what they need stay on the processor, everything else does not", async () => {
