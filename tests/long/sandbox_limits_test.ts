@@ -4,8 +4,42 @@ import { openGrader } from "../../core/eval/grading/code/grade.ts";
 import { fileURLToPath } from "node:url";
 import type { Job } from "../../core/eval/sandbox/job.ts";
 import { Pool } from "../../core/eval/sandbox/pool.ts";
+import { Child } from "../../core/eval/sandbox/process.ts";
+import { until } from "../cli/serve_testing.ts";
 import { withScratch } from "../scratch.ts";
 import { PROBLEM } from "../unit/eval/sandbox_problem.ts";
+
+const PYODIDE = fileURLToPath(new URL(".", import.meta.resolve("pyodide")));
+
+/** Stands in for bubblewrap that is killed before it has tied what it starts to itself. */
+const LOOSE_BUBBLEWRAP = `#!/bin/sh
+while [ "$1" != --chdir ]; do shift; done
+shift 2
+exec 3<&0
+"$@" <&3 &
+wait
+`;
+
+Deno.test({
+  name: "a child that outlives its bubblewrap ends when it is closed",
+  ignore: Deno.build.os === "windows",
+  fn: () =>
+    withScratch(async (folder) => {
+      await Deno.writeTextFile(`${folder}/bwrap`, LOOSE_BUBBLEWRAP, { mode: 0o755 });
+      const path = Deno.env.get("PATH")!;
+      Deno.env.set("PATH", `${folder}:${path}`);
+      try {
+        const settings = { snapshot: null, folder: PYODIDE, residentBytes: 450e6 };
+        const child = new Child(settings, "bwrap");
+        await child.ready;
+        let isClosed = false;
+        child.close().then(() => isClosed = true);
+        await until(() => Promise.resolve(isClosed), "the child ends");
+      } finally {
+        Deno.env.set("PATH", path);
+      }
+    }),
+});
 
 Deno.test("programs that tamper with JavaScript change no result of others", () =>
   withScratch(async (cacheFolder) => {
@@ -27,8 +61,7 @@ Deno.test("programs that tamper with JavaScript change no result of others", () 
 
 Deno.test("a child over its resident memory is replaced, and only its program fails", () =>
   withScratch(async () => {
-    const folder = fileURLToPath(new URL(".", import.meta.resolve("pyodide")));
-    const settings = { snapshot: null, folder, residentBytes: 450e6 };
+    const settings = { snapshot: null, folder: PYODIDE, residentBytes: 450e6 };
     await using pool = new Pool(1, settings, "none");
     const job = (source: string): Job => ({
       source,
