@@ -14,7 +14,7 @@ import { bubblewrapWorks } from "./sandbox_programs.ts";
 
 const DATA = fileURLToPath(new URL("../../fixtures/eval/data/", import.meta.url));
 const IN_FULL = Deno.env.get("PARSCALE_LONG_TESTS") === "1";
-const PLUS_INPUTS = IN_FULL ? Infinity : 8;
+const PLUS_INPUTS = IN_FULL ? Infinity : 3;
 const CACHE = await Deno.makeTempDir();
 addEventListener("unload", () => Deno.removeSync(CACHE, { recursive: true }));
 
