@@ -2,8 +2,8 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { jsonLines } from "../cli/models.ts";
 import { programLine, runCommand } from "../cli/run.ts";
-import { withWorkplace, type Workplace } from "../cli/train_testing.ts";
-import { AS_ROOT, type Mpi, mpiLine, MPIS, trainRanks } from "./mpi.ts";
+import type { Workplace } from "../cli/train_testing.ts";
+import { AS_ROOT, type Mpi, mpiLine, MPIS, testRanks, trainRanks } from "./mpi.ts";
 
 /** 77 rows of unequal length, twice: twenty steps, of which the last has one micro-batch. */
 function writeRows(place: Workplace): void {
@@ -64,17 +64,10 @@ async function assertEqualRuns(place: Workplace, found: string, expected: string
 const FIRST = MPIS.find(({ launcher }) => launcher !== undefined) ?? MPIS[0]!;
 
 for (const mpi of MPIS) {
-  const ignore = mpi.launcher === undefined;
-  const missing = ignore ? ` (skipped: no mpirun of ${mpi.name})` : "";
   const test = (name: string, fn: (place: Workplace) => Promise<void>) =>
-    Deno.test({
-      name: `${mpi.name}: ${name}${missing}`,
-      ignore,
-      fn: () =>
-        withWorkplace((place) => {
-          writeRows(place);
-          return fn(place);
-        }),
+    testRanks(mpi, name, (place) => {
+      writeRows(place);
+      return fn(place);
     });
 
   for (const [mode, model] of Object.entries(MODES)) {
