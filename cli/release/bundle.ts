@@ -74,8 +74,8 @@ async function pack(folder: string, name: string): Promise<string> {
     ...["--directory", folder, "--file", archive, name],
   ];
   await mustRun("tar", tar);
-  // Blocks of one size, so that the bytes do not depend on the number of threads.
-  await mustRun("xz", ["-6", "--threads=2", "--block-size=24MiB", archive]);
+  // Blocks of one size, so that the bytes do not depend on the number of threads. XZ_OPT sets another preset.
+  await mustRun("xz", ["--threads=2", "--block-size=24MiB", archive]);
   return `${archive}.xz`;
 }
 

@@ -7,58 +7,61 @@ import { find, FIXTURES, golden, PLAIN } from "../unit/eval/grading/code_goldens
 const CACHE = await Deno.makeTempDir();
 addEventListener("unload", () => Deno.removeSync(CACHE, { recursive: true }));
 
-async function withGrader(test: (grader: Grader) => Promise<void>) {
-  await using grader = await openGrader({ shell: "none", workers: 2, cacheFolder: CACHE });
-  await test(grader);
-}
+let grader: Grader;
 
-Deno.test("programs are sanitised as the goldens say", () =>
-  withGrader(async (grader) => {
-    for (const { entry_point, solution, sanitized } of golden("sanitize")) {
-      assertEquals(await grader.sanitize(solution, entry_point), sanitized);
-    }
-    // Comments on the last line of a definition, and behind it in its own block.
-    const comments = `${FIXTURES}golden/eval/cases_sanitize_comments.jsonl`;
-    for (const line of Deno.readTextFileSync(comments).trim().split("\n")) {
-      const { entry_point, solution, sanitized } = JSON.parse(line);
-      assertEquals(await grader.sanitize(solution, entry_point), sanitized, solution);
-    }
-    assertEquals(await grader.sanitize("", "f"), "");
-    assertEquals(await grader.sanitize("a, b = c\nx.y = c\nf = c", "f"), "a, b = c\nf = c");
-    // A text on which the parser gives up still comes back.
-    const deep = `f = ${"(".repeat(5000)}${")".repeat(5000)}`;
-    assertEquals(await grader.sanitize(deep, "f"), deep);
-  }));
+Deno.test.beforeAll(async () => {
+  grader = await openGrader({ shell: "none", workers: 2, cacheFolder: CACHE });
+});
 
-Deno.test("statuses are those of EvalPlus", () =>
-  withGrader(async (grader) => {
-    await Promise.all(
-      golden("execution").map(async (row) => {
-        const problem = find(row.dataset, row.task_id);
-        const { base, plus } = await grader.grade(problem, row.solution);
-        const name = `${row.task_id}, ${row.note}`;
-        assertEquals([name, base, plus], [name, row.base_status, row.plus_status]);
-      }),
-    );
-  }));
+Deno.test.afterAll(async () => await grader[Symbol.asyncDispose]());
 
-Deno.test("plain HumanEval grades by its check", () =>
-  withGrader(async (grader) => {
-    const problems = await readProblems(PLAIN, "humaneval");
-    const at = (number: number) => problems[number]!;
-    const grade = async (number: number, body: string) =>
-      (await grader.grade(at(number), at(number).prompt + body)).base;
-    assertEquals(await grade(53, "    return x + y\n"), "pass");
-    assertEquals(await grade(53, "    return x - y\n"), "fail");
-    assertEquals(await grade(2, "    return round(number % 1, 9)\n"), "pass");
-    // The check itself uses the prompt's own functions here.
-    assertEquals(await grade(38, at(38).canonicalSolution), "pass");
-    assertEquals(await grade(32, "    return 0.0\n"), "fail");
-  }));
+Deno.test("programs are sanitised as the goldens say", async () => {
+  for (const { entry_point, solution, sanitized } of golden("sanitize")) {
+    assertEquals(await grader.sanitize(solution, entry_point), sanitized);
+  }
+  // Comments on the last line of a definition, and behind it in its own block.
+  const comments = `${FIXTURES}golden/eval/cases_sanitize_comments.jsonl`;
+  for (const line of Deno.readTextFileSync(comments).trim().split("\n")) {
+    const { entry_point, solution, sanitized } = JSON.parse(line);
+    assertEquals(await grader.sanitize(solution, entry_point), sanitized, solution);
+  }
+  assertEquals(await grader.sanitize("", "f"), "");
+  assertEquals(await grader.sanitize("a, b = c\nx.y = c\nf = c", "f"), "a, b = c\nf = c");
+  // A text on which the parser gives up still comes back.
+  const deep = `f = ${"(".repeat(5000)}${")".repeat(5000)}`;
+  assertEquals(await grader.sanitize(deep, "f"), deep);
+});
+
+Deno.test("statuses are those of EvalPlus", async () => {
+  await Promise.all(
+    golden("execution").map(async (row) => {
+      const problem = find(row.dataset, row.task_id);
+      const { base, plus } = await grader.grade(problem, row.solution);
+      const name = `${row.task_id}, ${row.note}`;
+      assertEquals([name, base, plus], [name, row.base_status, row.plus_status]);
+    }),
+  );
+});
+
+Deno.test("plain HumanEval grades by its check", async () => {
+  const problems = await readProblems(PLAIN, "humaneval");
+  const at = (number: number) => problems[number]!;
+  const grade = async (number: number, body: string) =>
+    (await grader.grade(at(number), at(number).prompt + body)).base;
+  assertEquals(await grade(53, "    return x + y\n"), "pass");
+  assertEquals(await grade(53, "    return x - y\n"), "fail");
+  assertEquals(await grade(2, "    return round(number % 1, 9)\n"), "pass");
+  // The check itself uses the prompt's own functions here.
+  assertEquals(await grade(38, at(38).canonicalSolution), "pass");
+  assertEquals(await grade(32, "    return 0.0\n"), "fail");
+});
 
 Deno.test("expected results are kept, and a damaged file is made again", async () => {
   const cacheFolder = await Deno.makeTempDir();
   const folder = `${cacheFolder}/expected`;
+  for (const { name, isFile } of Deno.readDirSync(CACHE)) {
+    if (isFile) await Deno.copyFile(`${CACHE}/${name}`, `${cacheFolder}/${name}`);
+  }
   const problem = find("humaneval", "HumanEval/53");
   const grade = async () => {
     await using grader = await openGrader({ shell: "none", workers: 1, cacheFolder });
@@ -78,11 +81,10 @@ Deno.test("expected results are kept, and a damaged file is made again", async (
   await Deno.remove(cacheFolder, { recursive: true });
 });
 
-Deno.test("a module that this Python lacks is no silent fail", () =>
-  withGrader(async (grader) => {
-    const problem = find("humaneval", "HumanEval/53");
-    const { base, plus, detail } = await grader.grade(problem, "import numpy\ndef add(x, y): 0");
-    assertEquals([base, plus], ["unavailable", "unavailable"]);
-    assertEquals(detail, 'this Python has no module "numpy"');
-    assertEquals((await grader.grade(problem, "import nunpy\n")).base, "fail");
-  }));
+Deno.test("a module that this Python lacks is no silent fail", async () => {
+  const problem = find("humaneval", "HumanEval/53");
+  const { base, plus, detail } = await grader.grade(problem, "import numpy\ndef add(x, y): 0");
+  assertEquals([base, plus], ["unavailable", "unavailable"]);
+  assertEquals(detail, 'this Python has no module "numpy"');
+  assertEquals((await grader.grade(problem, "import nunpy\n")).base, "fail");
+});

@@ -13,7 +13,7 @@ async function metricsOf(
   rows: readonly unknown[],
   args: readonly string[] = ALLOWED,
 ): Promise<Record<string, number>> {
-  const stdout = await succeed(args, { stdin: jsonLines(...rows) });
+  const stdout = await succeed([...args, "-q"], { stdin: jsonLines(...rows) });
   const [task] = JSON.parse(stdout).results.tasks;
   assert(["pyodide", "bwrap"].includes(task.sandbox), task.sandbox);
   assert(/^3\.\d+\.\d+$/.test(task.python), task.python);

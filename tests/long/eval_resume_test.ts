@@ -11,13 +11,22 @@ const WORK = [
   ...["--max-tokens", "24", "--temperature", "0.7", "--n-samples", "2"],
 ];
 
-/** Starts an evaluation and kills it once it has written some samples. */
-async function killAfter(lines: number, cwd: string, signal: Deno.Signal): Promise<number> {
-  const child = parscale([...EVAL, ...WORK, "--out", "killed"], {
-    cwd,
-    stdout: "null",
-    stderr: "null",
-  }).spawn();
+let base = "";
+
+/** The run that tests compare with is made once. */
+Deno.test.beforeAll(async () => {
+  base = await Deno.makeTempDir({ prefix: "parscale-test-" });
+  await runEval([...WORK, "--out", "whole"], base);
+});
+
+Deno.test.afterAll(() => Deno.remove(base, { recursive: true }));
+
+// deno-lint-ignore no-explicit-any -- tests look at any field
+const statsOf = (folder: string): any =>
+  JSON.parse(Deno.readTextFileSync(`${folder}/results.json`)).results.stats;
+
+/** Starts or resumes an evaluation and kills it once it has written some more samples. */
+async function killAfter(more: number, cwd: string, signal: Deno.Signal): Promise<number> {
   const path = `${cwd}/killed/samples.jsonl`;
   const written = () => {
     try {
@@ -26,6 +35,12 @@ async function killAfter(lines: number, cwd: string, signal: Deno.Signal): Promi
       return 0;
     }
   };
+  const lines = written() + more;
+  const child = parscale([...EVAL, ...WORK, "--out", "killed"], {
+    cwd,
+    stdout: "null",
+    stderr: "null",
+  }).spawn();
   const ended = child.status;
   let running = true;
   ended.then(() => running = false);
@@ -34,66 +49,45 @@ async function killAfter(lines: number, cwd: string, signal: Deno.Signal): Promi
   return (await ended).code;
 }
 
-Deno.test("kill -9 again and again: finished rows are not run twice, results are equal", () =>
+Deno.test("killed and interrupted: finished rows are not run twice, results and statistics are equal", () =>
   withScratch(async (cwd) => {
-    await runEval([...WORK, "--out", "whole"], cwd);
-    for (const lines of [1, 9, 20, 33]) {
-      await killAfter(lines, cwd, "SIGKILL");
-      const path = `${cwd}/killed/samples.jsonl`;
-      // What a crash of the machine could leave.
-      if (lines === 20) await Deno.writeTextFile(path, '{"task":"gsm8k","doc', { append: true });
-    }
-    const before = parseLines(
-      Deno.readTextFileSync(`${cwd}/killed/samples.jsonl`).replace(/[^\n]*$/, ""),
-    );
-    const { stderr } = await runEval([...WORK, "--out", "killed", "--resume"], cwd);
-    assertStringIncludes(stderr, `resuming "killed": ${before.length} samples done`);
-    const after = parseLines(Deno.readTextFileSync(`${cwd}/killed/samples.jsonl`));
-    assertEquals(after.slice(0, before.length), before);
-    assertEquals(
-      sortedLines(`${cwd}/killed/samples.jsonl`),
-      sortedLines(`${cwd}/whole/samples.jsonl`),
-    );
-    assertEquals(comparable(`${cwd}/killed`), comparable(`${cwd}/whole`));
-  }));
-
-Deno.test("statistics add up over resumed runs, and a run with nothing to do keeps them", () =>
-  withScratch(async (cwd) => {
-    const stats = () =>
-      JSON.parse(Deno.readTextFileSync(`${cwd}/killed/results.json`)).results.stats;
-    const noted = () => [
+    const killed = `${cwd}/killed`, path = `${killed}/samples.jsonl`;
+    const secondsOfRuns = () => [
       ...new Map(
-        parseLines(Deno.readTextFileSync(`${cwd}/killed/stats.jsonl`)).map((row) => [
+        parseLines(Deno.readTextFileSync(`${killed}/stats.jsonl`)).map((row) => [
           row.run,
           row.seconds,
         ]),
       ).values(),
     ];
-    await runEval([...WORK, "--out", "whole"], cwd);
-    const whole = JSON.parse(Deno.readTextFileSync(`${cwd}/whole/results.json`)).results.stats;
-    await killAfter(20, cwd, "SIGKILL");
-    const [first] = noted();
-    await runEval([...WORK, "--out", "killed"], cwd);
-    const { samples, seconds, new_tokens, peak_rss_bytes } = stats();
+    await killAfter(1, cwd, "SIGKILL");
+    assertEquals(await killAfter(1, cwd, "SIGTERM"), 143);
+    await killAfter(12, cwd, "SIGKILL");
+    // What a crash of the machine could leave.
+    await Deno.writeTextFile(path, '{"task":"gsm8k","doc', { append: true });
+    const before = parseLines(Deno.readTextFileSync(path).replace(/[^\n]*$/, ""));
+    const earlier = secondsOfRuns();
+    const { stderr } = await runEval([...WORK, "--out", "killed", "--resume"], cwd);
+    assertStringIncludes(stderr, `resuming "killed": ${before.length} samples done`);
+    const after = parseLines(Deno.readTextFileSync(path));
+    assertEquals(after.slice(0, before.length), before);
+    assertEquals(sortedLines(path), sortedLines(`${base}/whole/samples.jsonl`));
+    assertEquals(comparable(killed), comparable(`${base}/whole`));
+
+    const whole = statsOf(`${base}/whole`);
+    const { samples, seconds, new_tokens, peak_rss_bytes } = statsOf(killed);
     assertEquals([samples, new_tokens], [whole.samples, whole.new_tokens]);
-    assertEquals(noted().length, 2);
-    assert(seconds > first! && peak_rss_bytes > 1e7, `${seconds} after ${first}`);
+    assertEquals(secondsOfRuns().length, earlier.length + 1);
+    const known = earlier.reduce((sum, one) => sum + one, 0);
+    assert(seconds > known && peak_rss_bytes > 1e7, `${seconds} after ${known}`);
     await runEval([...WORK, "--out", "killed"], cwd);
-    const again = stats();
+    const again = statsOf(killed);
     assertEquals([again.samples, again.new_tokens], [samples, new_tokens]);
     assert(again.seconds >= seconds, `${again.seconds}`);
   }));
 
-Deno.test("SIGTERM: what is answered is kept, and the message says how to continue", () =>
-  withScratch(async (cwd) => {
-    const code = await killAfter(3, cwd, "SIGTERM");
-    assertEquals(code, 143);
-    await runEval([...WORK, "--out", "killed"], cwd);
-  }));
-
 Deno.test("shards merge into the single run", () =>
   withScratch(async (cwd) => {
-    await runEval([...WORK, "--out", "whole"], cwd);
     for (const part of [1, 2, 3]) {
       await runEval([...WORK, "--shard", `${part}/3`, "--out", `part-${part}`], cwd);
     }
@@ -106,26 +100,25 @@ Deno.test("shards merge into the single run", () =>
     );
     const merged = await merge("part-3", "part-1", "part-2");
     assertEquals([merged.code, merged.stderr], [0, ""]);
-    const [one, other] = [comparable(`${cwd}/merged`), comparable(`${cwd}/whole`)];
+    const [one, other] = [comparable(`${cwd}/merged`), comparable(`${base}/whole`)];
     assertEquals(one.scores, other.scores);
     assertEquals(one.results, other.results);
-    const close = (name: string) =>
-      sortedLines(`${cwd}/${name}/samples.jsonl`).map(({ loglikelihood, ...rest }) => ({
+    const close = (folder: string) =>
+      sortedLines(`${folder}/samples.jsonl`).map(({ loglikelihood, ...rest }) => ({
         ...rest,
         loglikelihood: loglikelihood?.map((x: number) => x.toFixed(3)),
       }));
-    assertEquals(close("merged"), close("whole"));
+    assertEquals(close(`${cwd}/merged`), close(`${base}/whole`));
   }));
 
 Deno.test("answers now, scores later: the file scores as the run did, also from stdin", () =>
   withScratch(async (cwd) => {
-    await runEval([...WORK, "--out", "whole"], cwd);
     await runEval([...WORK, "--out", "answers", "--predict-only"], cwd);
     const data = ["--tasks", "arc_easy,mmlu,gsm8k,gsm8k_cot", "--limit", "8", "--data", DATA];
     const path = "answers/samples.jsonl";
     const scored = await succeed(["eval", "--score", path, ...data, "--json", "-q"], { cwd });
     const { tasks } = JSON.parse(scored).results;
-    assertEquals(tasks, comparable(`${cwd}/whole`).results.tasks);
+    assertEquals(tasks, comparable(`${base}/whole`).results.tasks);
     const piped = await runShell(
       `cat ${path} | parscale eval --score - ${data.join(" ")} --json`,
       { cwd },

@@ -128,56 +128,14 @@ Deno.test("fuzz: 3,000 tokenizers", () =>
     });
   }));
 
-const FRAGMENTS = ["{{", "}}", "{%", "%}", "{% for i in range(3) %}", "{% endfor %}", "{% if x %}"]
-  .concat([
-    "{% endif %}",
-    "{% else %}",
-    "{{ messages }}",
-    "{{ messages[0] }}",
-    "{% set x = 1 %}",
-    "|",
-  ])
-  .concat([
-    "|tojson(indent=2)",
-    "|length",
-    "|join(',')",
-    "|upper",
-    "['",
-    "']",
-    "(",
-    ")",
-    ".",
-    "+",
-    "~",
-  ])
-  .concat([
-    "{% macro f(x) %}",
-    "{% endmacro %}",
-    "{{ f(1) }}",
-    "{#",
-    "#}",
-    "{%-",
-    "-%}",
-    "is defined",
-  ])
-  .concat([
-    "not ",
-    " in ",
-    "namespace(a=1)",
-    "raise_exception('no')",
-    "constructor",
-    "__proto__",
-    "\0",
-  ])
-  .concat([
-    "messages[::-1]",
-    "messages[1:]",
-    "strftime_now('%Y')",
-    "none",
-    "[1, 2]",
-    "{'a': 1}",
-    "\\",
-  ]);
+const FRAGMENTS = `
+{{ ¦ }} ¦ {% ¦ %} ¦ {% for i in range(3) %} ¦ {% endfor %} ¦ {% if x %} ¦ {% endif %}
+{% else %} ¦ {{ messages }} ¦ {{ messages[0] }} ¦ {% set x = 1 %} ¦ | ¦ |tojson(indent=2)
+|length ¦ |join(',') ¦ |upper ¦ [' ¦ '] ¦ ( ¦ ) ¦ . ¦ + ¦ ~ ¦ {% macro f(x) %}
+{% endmacro %} ¦ {{ f(1) }} ¦ {# ¦ #} ¦ {%- ¦ -%} ¦ is defined ¦ namespace(a=1)
+raise_exception('no') ¦ constructor ¦ __proto__ ¦ messages[::-1] ¦ messages[1:]
+strftime_now('%Y') ¦ none ¦ [1, 2] ¦ {'a': 1}
+`.trim().split(/ ¦ |\n/).concat(["not ", " in ", "\0", "\\"]);
 
 Deno.test("fuzz: 3,000 chat templates", async () => {
   const own = Deno.readTextFileSync(`${TINY}/chat_template.jinja`);

@@ -1,7 +1,7 @@
 /** MPI launchers of this machine, for tests that start several ranks of the program. */
 import { assert, assertEquals } from "@std/assert";
 import { environment, programLine, runCommand, type RunResult } from "../cli/run.ts";
-import { ROWS, type Workplace } from "../cli/train_testing.ts";
+import { ROWS, withWorkplace, type Workplace } from "../cli/train_testing.ts";
 import { HANG_MS } from "../hang.ts";
 
 const LINE = `--model p2 ${ROWS} --micro-batch 2 --steps 100000 --save-every 5 --keep 2 --out run`;
@@ -48,6 +48,22 @@ export const MPIS: readonly Mpi[] = [
 
 /** Variables that Open MPI wants of root. */
 export const AS_ROOT = { OMPI_ALLOW_RUN_AS_ROOT: "1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: "1" };
+
+/** Defines a test of a kind of MPI in a place of its own, which is skipped where there is no launcher. */
+export function testRanks(
+  { name: kind, launcher }: Mpi,
+  name: string,
+  fn: (place: Workplace) => Promise<void>,
+  { ignore = false, timeout = 0 } = {},
+): void {
+  const missing = launcher === undefined ? ` (skipped: no mpirun of ${kind})` : "";
+  Deno.test({
+    name: `${kind}: ${name}${missing}`,
+    ignore: ignore || launcher === undefined,
+    ...timeout && { timeout },
+    fn: () => withWorkplace(fn),
+  });
+}
 
 /** The words that start `world` ranks of a command line of the program. */
 export function mpiLine({ launcher, options }: Mpi, world: number, args: readonly string[]) {

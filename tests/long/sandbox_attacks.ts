@@ -241,9 +241,9 @@ def f(x): return None
   ),
 ];
 
-const TIME: readonly Attack[] = [
+/** Programs that run until their time is up. */
+export const ENDLESS: readonly Attack[] = [
   plain(38, "loops at load", "while True: pass"),
-  plain(39, "loops in a call", "def f(x):\n    while True: pass\n"),
   plain(
     40,
     "matches a catastrophic pattern",
@@ -257,6 +257,10 @@ const TIME: readonly Attack[] = [
   ),
   plain(42, "computes a huge power", "def f(x): return 7 ** (10 ** 9) % 2 and 9 ** 9 ** 9"),
   plain(43, "sleeps", "import time\ndef f(x): time.sleep(1000)"),
+];
+
+const TIME: readonly Attack[] = [
+  plain(39, "loops in a call", "def f(x):\n    while True: pass\n"),
   plain(
     44,
     "recurses deeply",
@@ -376,9 +380,7 @@ const SYSTEM: readonly Attack[] = [
   refused(68, "raises a signal", "import signal\nsignal.raise_signal(signal.SIGTERM)"),
 ];
 
-/** All of them but 45 and 69 to 73, which are not programs. */
-export const ATTACKS: readonly Attack[] = [
-  ...[JAVASCRIPT, C_LEVEL, PYTHON_STATE, FILES, TIME, MEMORY, RESULTS, SYSTEM].flat(),
+const HOST: readonly Attack[] = [
   reach(0, "reads a host file", `return "root" in open("/etc/passwd").read()`),
   reach(
     0,
@@ -386,9 +388,20 @@ export const ATTACKS: readonly Attack[] = [
     `import os\nreturn any("deno.json" in files for _, _, files in os.walk("/"))`,
   ),
   reach(0, "reads the environment", `import os\nreturn "an-environment-secret" in str(os.environ)`),
+];
+
+const OTHERS: readonly Attack[] = [
   plain(0, "leaves at load", "raise SystemExit(0)"),
   plain(0, "floods the output", "def f(x):\n    for _ in range(300): print('x' * 100000)\n"),
   plain(0, "nests deeply at load", `f = ${"(".repeat(3000)}${")".repeat(3000)}`),
   plain(0, "returns its input", "def f(*x): return x"),
   plain(0, "has no entry point", "def g(x): return x * 31 + 7"),
+];
+
+/** Attacks on what bubblewrap could change: the process and what is around it. */
+export const OUTWARD: readonly Attack[] = [C_LEVEL, FILES, SYSTEM, HOST].flat();
+
+/** Those that a grader ends soon: all but the endless ones, 45, and 69 to 73, which are not programs. */
+export const ATTACKS: readonly Attack[] = [
+  ...[JAVASCRIPT, C_LEVEL, PYTHON_STATE, FILES, TIME, MEMORY, RESULTS, SYSTEM, HOST, OTHERS].flat(),
 ];

@@ -1,14 +1,17 @@
 /**
- * The attack programs against the sandbox, with and without bubblewrap around it.
+ * The attack programs against the sandbox, and those that bubblewrap could change within it too.
  *
  * After each, an honest program must pass and a wrong one fail in the same child or its replacement, and
- * the expected values must be unchanged.
+ * the expected values must be unchanged. A grader gives endless programs 20 s and more, so that all but
+ * one run as jobs with a limit of their own.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { CodeProblem } from "../../core/eval/grading/code/problems.ts";
-import { type Grader, openGrader } from "../../core/eval/grading/code/grade.ts";
+import { openGrader } from "../../core/eval/grading/code/grade.ts";
 import { bubblewrapArguments } from "../../core/eval/sandbox/command.ts";
-import { ATTACKS } from "./sandbox_attacks.ts";
+import { runAll } from "../../core/eval/sandbox/job.ts";
+import { openSandboxes } from "../../core/eval/sandbox/open.ts";
+import { ATTACKS, ENDLESS, OUTWARD } from "./sandbox_attacks.ts";
 import { bubblewrapWorks, HONEST } from "./sandbox_programs.ts";
 
 const FOLDER = await Deno.makeTempDir();
@@ -47,33 +50,9 @@ async function expectedValues(cache: string): Promise<string[]> {
   );
 }
 
-/** Programs that run until their time is up, which bubblewrap does not change: one with it is enough. */
-const ENDLESS: readonly number[] = [38, 40, 41, 42, 43];
-
-async function attack(
-  attacks: typeof ATTACKS,
-  grader: Grader,
-  cache: string,
-  t: Deno.TestContext,
-): Promise<void> {
-  const before = await expectedValues(cache);
-  for (const { number, name, program, detail } of attacks) {
-    await t.step(`${number}: ${name}`, async () => {
-      const grade = await grader.grade(PROBLEM, program);
-      assert(grade.base === "fail" || grade.base === "timeout", `${grade.base}: ${grade.detail}`);
-      assertEquals(grade.plus, grade.base);
-      if (detail) assertMatch(grade.detail ?? "", detail);
-      const after = await grader.grade(PROBLEM, CHECKING);
-      assertEquals([after.base, after.plus, after.detail], ["pass", "pass", undefined]);
-      assertEquals((await grader.grade(PROBLEM, WRONG)).base, "fail");
-      assertEquals(await expectedValues(cache), before);
-    });
-  }
-}
-
 const hasBubblewrap = await bubblewrapWorks();
 
-for (const shell of ["none", "bwrap"] as const) {
+for (const [shell, attacks] of [["none", ATTACKS], ["bwrap", OUTWARD]] as const) {
   Deno.test({
     name: `attack programs fail and leave nothing behind (shell: ${shell})`,
     ignore: shell === "bwrap" && !hasBubblewrap,
@@ -82,10 +61,20 @@ for (const shell of ["none", "bwrap"] as const) {
       // One worker: the programs that follow meet the interpreter that the attack had.
       await using grader = await openGrader({ shell, workers: 1, cacheFolder });
       assertEquals((await grader.grade(PROBLEM, CHECKING)).plus, "pass");
-      const attacks = shell === "none"
-        ? ATTACKS
-        : ATTACKS.filter(({ number }) => !ENDLESS.includes(number));
-      await attack(attacks, grader, cacheFolder, t);
+      const before = await expectedValues(cacheFolder);
+      for (const { number, name, program, detail } of attacks) {
+        await t.step(`${number}: ${name}`, async () => {
+          const grade = await grader.grade(PROBLEM, program);
+          const { base } = grade;
+          assert(base === "fail" || base === "timeout", `${base}: ${grade.detail}`);
+          assertEquals(grade.plus, base);
+          if (detail) assertMatch(grade.detail ?? "", detail);
+          const after = await grader.grade(PROBLEM, CHECKING);
+          assertEquals([after.base, after.plus, after.detail], ["pass", "pass", undefined]);
+          assertEquals((await grader.grade(PROBLEM, WRONG)).base, "fail");
+          assertEquals(await expectedValues(cacheFolder), before);
+        });
+      }
       for (const [name, program] of Object.entries(HONEST)) {
         await t.step(`an honest program that ${name} passes`, async () => {
           const { plus, detail } = await grader.grade(PROBLEM, program);
@@ -95,6 +84,29 @@ for (const shell of ["none", "bwrap"] as const) {
     },
   });
 }
+
+Deno.test("endless programs end at their limits and leave nothing behind", async (t) => {
+  const shell = hasBubblewrap ? "bwrap" : "none";
+  await using sandboxes = await openSandboxes({ workers: 1, cacheFolder: `${FOLDER}/none`, shell });
+  const run = (source: string, limit: number) =>
+    runAll(sandboxes.solutions, {
+      source,
+      entryPoint: "f",
+      inputs: ["[1]", "[2]"],
+      rule: "",
+      limits: [limit, limit],
+      totalLimit: 2 * limit,
+      clock: "cpu",
+    });
+  for (const { number, name, program } of ENDLESS) {
+    await t.step(`${number}: ${name}`, async () => {
+      const { ending, texts } = await run(program, 1);
+      assert(ending === "input_limit" || ending === "killed", ending);
+      assertEquals(texts, []);
+      assertEquals((await run(CHECKING, 60)).texts, ["=38", "=69"]);
+    });
+  }
+});
 
 /** Attacks 69 to 73: what native code could do behind a hole in V8. */
 const NATIVE: Readonly<Record<string, string>> = {
@@ -132,7 +144,7 @@ Deno.test({
 });
 
 Deno.test("every numbered attack on the interpreter has a program", () => {
-  const numbers = new Set(ATTACKS.map(({ number }) => number));
+  const numbers = new Set([...ATTACKS, ...ENDLESS].map(({ number }) => number));
   const missing = Array.from({ length: 68 }, (_, i) => i + 1).filter((n) => !numbers.has(n));
   // The end of the evaluator is tested in sandbox_orphans_test.ts.
   assertEquals(missing, [45]);

@@ -137,9 +137,10 @@ export class Slurm implements AsyncDisposable {
     return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
   }
 
-  /** Number of the one job there is. */
+  /** Number of the one job that runs. */
   async job(): Promise<string> {
-    return (await this.run(["squeue", "--noheader", "--format=%A"])).stdout.trim();
+    const running = ["squeue", "--noheader", "--format=%A", "--states=RUNNING"];
+    return (await this.run(running)).stdout.trim();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

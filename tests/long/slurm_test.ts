@@ -9,6 +9,15 @@ import { hasPmix, Slurm, whyNoSlurm } from "./slurm.ts";
 import { HANG_MS } from "../hang.ts";
 
 const reason = whyNoSlurm();
+/** One cluster, where there can be one. */
+let slurm: Slurm;
+
+Deno.test.beforeAll(async () => {
+  if (reason === undefined) slurm = await Slurm.start();
+});
+
+Deno.test.afterAll(() => slurm?.[Symbol.asyncDispose]());
+
 const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const RUN = `--model p2 ${ROWS} --micro-batch 2`;
@@ -29,17 +38,13 @@ const KINDS = MPIS.map((mpi) => ({
 function test(
   name: string,
   missing: string | undefined,
-  fn: (slurm: Slurm, place: Workplace) => Promise<void>,
+  fn: (place: Workplace) => Promise<void>,
 ): void {
   const why = reason ?? missing;
   Deno.test({
     name: why === undefined ? name : `${name} (skipped: ${why})`,
     ignore: why !== undefined,
-    fn: () =>
-      withWorkplace(async (place) => {
-        await using slurm = await Slurm.start();
-        await fn(slurm, place);
-      }),
+    fn: () => withWorkplace(fn),
   });
 }
 
@@ -59,7 +64,7 @@ for (const kind of KINDS) {
     ...options: string[]
   ) => ["srun", "-n", "2", `--mpi=${kind.plugin}`, ...options, ...programLine(place.args(line))];
 
-  test(`srun --mpi=${kind.plugin} trains with ${kind.name}`, missing, async (slurm, place) => {
+  test(`srun --mpi=${kind.plugin} trains with ${kind.name}`, missing, async (place) => {
     await place.trained(`${RUN} --steps 6 --out solo`);
     const line = srun(place, `${RUN} --steps 6 --out two -q --json`);
     const { code, stdout, stderr } = await slurm.run(line, place.cwd, place.env);
@@ -70,7 +75,7 @@ for (const kind of KINDS) {
     two.forEach(({ loss }, i) => assert(Math.abs(loss / solo[i].loss - 1) < 1e-6));
   });
 
-  test(`scancel makes ranks of ${kind.name} save`, missing, async (slurm, place) => {
+  test(`scancel makes ranks of ${kind.name} save`, missing, async (place) => {
     const child = slurm.command(srun(place, LONG), place.cwd, place.env).spawn();
     await waitFor(() => place.exists("run/last"), "a checkpoint");
     await slurm.run(["scancel", "--signal=TERM", await slurm.job()]);
@@ -85,7 +90,7 @@ for (const kind of KINDS) {
   test(
     `no rank of ${kind.name} outlives a kill under srun -K1`,
     missing,
-    async (slurm, place) => {
+    async (place) => {
       const child = slurm.command(srun(place, LONG, "-K1"), place.cwd, place.env).spawn();
       await waitFor(() => place.exists("run/last"), "a checkpoint");
       Deno.kill(ranksIn(kind, place).get(1)!, "SIGKILL");
@@ -101,7 +106,7 @@ for (const kind of KINDS) {
 test(
   "a rank that is killed under srun without -K is named, unless MPICH notices first, and the others end",
   KINDS[1]!.missing,
-  async (slurm, place) => {
+  async (place) => {
     const words = ["srun", "-n", "2", "--mpi=pmi2", ...programLine(place.args(LONG))];
     const child = slurm.command(words, place.cwd, place.env).spawn();
     await waitFor(() => place.exists("run/last"), "a checkpoint");
@@ -122,7 +127,7 @@ test(
 test(
   "ranks that srun starts without their MPI are refused",
   KINDS[1]!.missing,
-  async (slurm, place) => {
+  async (place) => {
     const line = ["srun", "-n", "2", "--mpi=none", ...programLine(place.args(`${RUN} --steps 2`))];
     const env = { ...place.env, PARSCALE_MPI: "libmpich.so.12" };
     const { code, stderr } = await slurm.run([...line, "--out", "no"], place.cwd, env);
@@ -136,7 +141,7 @@ test(
 test(
   "srun without --mpi=pmix is refused before Open MPI aborts, and the flag is named",
   KINDS[0]!.missing,
-  async (slurm, place) => {
+  async (place) => {
     const line = ["srun", "-n", "2", "--mpi=none", ...programLine(place.args(`${RUN} --steps 2`))];
     const env = { ...place.env, PARSCALE_MPI: "libmpi.so.40" };
     const { code, stderr } = await slurm.run([...line, "--out", "no"], place.cwd, env);
@@ -151,7 +156,7 @@ test(
 test(
   "the notice before a time limit makes a batch job save",
   KINDS[0]!.missing,
-  async (slurm, place) => {
+  async (place) => {
     const line = ["srun", "-n", "2", "--mpi=pmix", ...programLine(place.args(LONG))].join(" ");
     const options = ["--wait", "--time=1", "--signal=TERM@50", "--output=job.log", "-n", "2"];
     const script = `exec ${line}`;
@@ -169,7 +174,6 @@ Deno.test({
   ignore: reason !== undefined,
   fn: () =>
     withScratch(async (cwd) => {
-      await using slurm = await Slurm.start();
       const model = new URL("../../fixtures/models/qwen2-p2-tied-f32", import.meta.url).pathname;
       const rows = Array.from({ length: 9 }, (_, i) => ({ tokens: [1, 2 + i, 30, 7 * i, 5] }));
       await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...rows));

@@ -6,9 +6,9 @@ import { runParscale, runProcess, runShell } from "../cli/run.ts";
 
 const ignore = !await hasWebGpu();
 
-/** Runs a command that must succeed and say nothing. */
+/** Runs a command that must succeed and say nothing but its progress. */
 async function run(args: readonly string[], stdin?: string): Promise<string> {
-  const result = await runParscale(args, { stdin });
+  const result = await runParscale([...args, "-q"], { stdin });
   assertEquals([result.code, result.stderr], [0, ""]);
   return result.stdout;
 }
@@ -54,7 +54,8 @@ Deno.test({
   name: "webgpu: eval agrees with the cpu, and its document names the device",
   ignore,
   async fn() {
-    const asked = [...EVAL, "--tasks", "arc_easy,gsm8k", "--ids", "0,1", "--json", "--device"];
+    const asked = [...EVAL, "--tasks", "arc_easy,gsm8k", "--ids", "0,1", "--shots", "1"]
+      .concat("--max-tokens", "16", "--json", "--device");
     const documents = [];
     for (const device of ["webgpu", "cpu"]) {
       const { code, stdout, stderr } = await runParscale([...asked, device]);

@@ -119,6 +119,7 @@ cli/output/exit_codes.ts by unit/docs_test.ts unit/cli/main_test.ts
 
 core/eval/harness/score.ts by unit/eval/score_test.ts
   samples of other prompts are scored: sample.request !== document.hash → false
+  an interruption while the sandbox opens is lost: being opened.\n    watch.interruption.throwIfAborted(); → being opened.
 
 core/eval/harness/paired.ts by unit/eval/results_test.ts
   population standard error: squares / (n - 1) / n → squares / n / n

@@ -32,11 +32,11 @@ export async function execute(
   return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
 }
 
-/** Runs a release tool of this tree, which must succeed. */
+/** Runs a release tool of this tree, which must succeed; archives are packed fast, and within the limit too. */
 export async function makeRelease(tool: "bundle" | "compile", args: readonly string[]) {
   const { code, stderr } = await new Deno.Command(Deno.execPath(), {
     args: ["run", "-A", `${ROOT}cli/release/${tool}.ts`, ...args],
-    env: { NO_COLOR: "1" },
+    env: { NO_COLOR: "1", XZ_OPT: "-1" },
   }).output();
   if (code !== 0) throw new Error(new TextDecoder().decode(stderr));
 }
@@ -95,12 +95,13 @@ async function works(line: readonly string[]): Promise<boolean> {
 
 /**
  * Runs black-box tests of `tests/cli` against a program, with an empty home, an empty cache and an
- * empty network, and shows their output as it comes.
+ * empty network, and shows their output as it comes; `filter` chooses tests by name.
  */
 export async function runSuite(
   program: readonly string[],
   files: readonly string[],
   scratch: string,
+  filter = "",
 ): Promise<number> {
   const env: Record<string, string> = {
     PATH: Deno.env.get("PATH") ?? "",
@@ -118,6 +119,7 @@ export async function runSuite(
     "--no-remote",
     "--cached-only",
     "--node-modules-dir=manual",
+    `--filter=${filter}`,
   ];
   const [first, ...rest] = [...await emptyNetwork(), Deno.execPath(), ...test, ...files];
   const child = new Deno.Command(first!, { args: rest, cwd: ROOT, env, clearEnv: true }).spawn();

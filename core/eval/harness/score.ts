@@ -76,6 +76,8 @@ async function scoreTask(
   });
   interrupted.catch(() => {});
   for (let start = 0; start < answered.length; start += AT_ONCE) {
+    // No event tells of what arrived while the sandbox was being opened.
+    watch.interruption.throwIfAborted();
     const some = answered.slice(start, start + AT_ONCE).map(async ({ document, hash, samples }) => {
       const { id, group } = document;
       const key = { task: task.name, doc_id: id, group, request: hash, samples: hashOf(samples) };
@@ -89,7 +91,6 @@ async function scoreTask(
     });
     scores.push(...await Promise.race([Promise.all(some), interrupted]));
     progress.update(start + some.length);
-    watch.interruption.throwIfAborted();
   }
   return scores;
 }

@@ -78,6 +78,8 @@ export class Child {
     } catch {
       // It has ended.
     }
+    // bubblewrap that is killed as it starts leaves a process behind, which ends with its input.
+    this.#input.abort().catch(() => {});
   }
 
   #send(message: Request | Settings): void {

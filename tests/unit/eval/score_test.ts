@@ -7,8 +7,17 @@ import { scoreSamples, type Watch } from "../../../core/eval/harness/score.ts";
 import { choiceQuestion } from "../../../core/eval/harness/task.ts";
 import type { ScoringTools } from "../../../core/eval/harness/task.ts";
 import { taskOf } from "../../../core/eval/tasks/mod.ts";
+import { PROBLEM } from "./sandbox_problem.ts";
 
 const TASK = taskOf("sciq")!;
+
+function watchWith(interruption: AbortSignal, warnings: string[] = []): Watch {
+  return {
+    interruption,
+    warn: (text) => warnings.push(text),
+    progress: () => ({ update() {}, [Symbol.dispose]() {} }),
+  };
+}
 
 /** Scores samples of two rows whose second choice is right; what was warned of comes last. */
 async function scored(samples: readonly Partial<Sample>[]): Promise<unknown[]> {
@@ -18,16 +27,11 @@ async function scored(samples: readonly Partial<Sample>[]): Promise<unknown[]> {
     const document: Document = { task: TASK, id, group: "", question, shots: [] };
     return { document, requests: [], hash: `prompt ${id}` };
   });
-  const watch: Watch = {
-    interruption: new AbortController().signal,
-    warn: (text) => warnings.push(text),
-    progress: () => ({ update() {}, [Symbol.dispose]() {} }),
-  };
   const scores = await scoreSamples(
     [{ task: TASK, shots: 0, documents, files: [], rows: 2 }],
     samples.map((sample) => ({ task: "sciq", doc_id: 0, sample: 0, ...sample })),
     {} as ScoringTools,
-    watch,
+    watchWith(new AbortController().signal, warnings),
   );
   return [...scores.map(({ doc_id, metrics }) => [doc_id, metrics.acc]), ...warnings];
 }
@@ -44,4 +48,33 @@ Deno.test("rows without an answer are said and not counted as wrong", async () =
   const [score, warning, ...others] = await scored([right]);
   assertEquals([score, others], [[1, 1], []]);
   assertEquals(/no answers to 1 of 2 rows, row 0 first/.test(String(warning)), true);
+});
+
+Deno.test("an interruption while the sandbox is being opened ends grading before any program runs", async () => {
+  const task = taskOf("humaneval")!;
+  const question = { text: "", answer: "", target: PROBLEM };
+  const document: Document = { task, id: 0, group: "", question, shots: [] };
+  const controller = new AbortController();
+  const graded: string[] = [];
+  const grader = {
+    grade: (_: unknown, program: string) => {
+      graded.push(program);
+      return Promise.resolve({ base: "pass", plus: "pass" });
+    },
+  };
+  const tools = {
+    sanitize: false,
+    grader: () => {
+      controller.abort(new Error("SIGINT"));
+      return Promise.resolve(grader);
+    },
+  };
+  const scoring = scoreSamples(
+    [{ task, shots: 0, documents: [{ document, requests: [], hash: "" }], files: [], rows: 1 }],
+    [{ task: "humaneval", doc_id: 0, sample: 0, solution: "pass" }],
+    tools as unknown as ScoringTools,
+    watchWith(controller.signal),
+  );
+  await assertRejects(() => scoring, Error, "SIGINT");
+  assertEquals(graded, []);
 });
