@@ -1,5 +1,6 @@
 /**
- * Prints the tables of the study of a frozen model from `results`: `deno task frozen-report`.
+ * Prints the tables of the study of a frozen model from `results`, and draws the differences:
+ * `deno task frozen-report`.
  *
  * Arms are compared on the same documents: the difference of the losses per token, averaged over the
  * seeds that both arms have, with a 95% bootstrap interval over documents. Arms that have not ended are
@@ -8,9 +9,11 @@
 import { fileURLToPath } from "node:url";
 import { RandomStream } from "../../../core/base/random.ts";
 import { columnsOf, plainTable } from "../../../cli/output/table.ts";
+import { COLORS, FRAME, renderSvg } from "../../../cli/output/vega.ts";
 import { ARMS, lossOf, type Outcome, type Total } from "./study.ts";
 
 const RESULTS = fileURLToPath(new URL("results", import.meta.url));
+const FIGURE = fileURLToPath(new URL("results/differences.svg", import.meta.url));
 const RESAMPLES = 10_000;
 
 /** Compared arms and their held-out documents; the first comparison decides. */
@@ -70,6 +73,38 @@ function print(rows: readonly Record<string, unknown>[]): void {
   console.log(plainTable(columnsOf(rows), rows));
 }
 
+/** Differences between trained arms with their intervals, in an SVG document. */
+async function drawDifferences(
+  differences: readonly (Record<"difference" | "low" | "high", number> & {
+    readonly documents: string;
+    readonly arm: string;
+    readonly control: string;
+  })[],
+): Promise<string> {
+  const nameOf = (arm: string) => ARMS[arm]!.label.replace(/ \(.*/, "");
+  const values = differences.filter(({ control }) => control !== "untouched").map((row) => ({
+    ...row,
+    pair: `${nameOf(row.arm)} − ${nameOf(row.control)}`,
+  }));
+  const y = { field: "pair", type: "nominal", title: null, sort: null, axis: { labelLimit: 400 } };
+  const x = { field: "difference", type: "quantitative", title: "nats per token, 95%" };
+  return await renderSvg({
+    ...FRAME,
+    title: { text: "Loss on held-out Python", subtitle: "below zero: the first arm is better" },
+    width: 420,
+    data: { values },
+    encoding: { y },
+    layer: [
+      { mark: { type: "rule", strokeDash: [4, 3] }, encoding: { x: { datum: 0 }, y: null } },
+      {
+        mark: { type: "rule", strokeWidth: 2, color: COLORS[0] },
+        encoding: { x: { ...x, field: "low" }, x2: { field: "high" } },
+      },
+      { mark: { type: "point", filled: true, size: 70, color: COLORS[0] }, encoding: { x } },
+    ],
+  });
+}
+
 if (import.meta.main) {
   const outcomes = await readOutcomes();
   const of = (arm: string) => outcomes.filter((outcome) => outcome.arm === arm);
@@ -83,16 +118,19 @@ if (import.meta.main) {
       english: of(name).map(({ losses }) => lossOf(losses.english!).toFixed(4)).join(" "),
     })),
   );
-  print(
-    COMPARISONS.filter(([a, b]) => of(a).length > 0 && of(b).length > 0).map(([a, b, file]) => {
-      const [difference, low, high] = bootstrapDifference(pairedDifferences(of(a), of(b), file));
-      return {
-        documents: file,
-        arm: ARMS[a]!.label,
-        against: ARMS[b]!.label,
-        difference: signed(difference),
-        "95%": `${signed(low)} to ${signed(high)}`,
-      };
-    }),
-  );
+  const differences = COMPARISONS
+    .filter(([a, b]) => of(a).length > 0 && of(b).length > 0)
+    .map(([arm, control, documents]) => {
+      const paired = pairedDifferences(of(arm), of(control), documents);
+      const [difference, low, high] = bootstrapDifference(paired);
+      return { documents, arm, control, difference, low, high };
+    });
+  print(differences.map(({ documents, arm, control, difference, low, high }) => ({
+    documents,
+    arm: ARMS[arm]!.label,
+    against: ARMS[control]!.label,
+    difference: signed(difference),
+    "95%": `${signed(low)} to ${signed(high)}`,
+  })));
+  await Deno.writeTextFile(FIGURE, await drawDifferences(differences));
 }
