@@ -28,6 +28,11 @@ export interface DeviceOptions {
   readonly matrices?: MatrixKind;
   /** Columns that share one scale in q8 and q4. */
   readonly block?: number;
+  /**
+   * Elements of matrices above which the cpu device opens a model in parts. They share an arena, which the
+   * process keeps with its way of growing.
+   */
+  readonly splitAbove?: number;
   /** True to use a GPU that has not passed `parscale doctor --device cuda`. */
   readonly unverified?: boolean;
 }
@@ -50,7 +55,7 @@ export async function openDevice(
     const elements = elementsFor(name, options, ["bf16", "f32"]);
     return openCuda(Number(name.split(":")[1] ?? 0), elements, options);
   }
-  const { threads, matrices = "f32", block = DEFAULT_BLOCK } = options;
+  const { threads, splitAbove, matrices = "f32", block = DEFAULT_BLOCK } = options;
   const format = matrices === "f32" ? { kind: matrices } : { kind: matrices, block };
   if (name === "webgpu") {
     const { WebGpuDevice } = await import("./onnxruntime/webgpu.ts");
@@ -67,7 +72,7 @@ export async function openDevice(
     return openTfjs();
   }
   const { CpuDevice } = await import("./onnxruntime/cpu.ts");
-  return new CpuDevice({ threads, matrices: format });
+  return new CpuDevice({ threads, splitAbove, matrices: format });
 }
 
 /** Element types besides f32, and the device that supports each. */

@@ -6,7 +6,13 @@ import { Engine } from "../generate/engine.ts";
 import { introducedTensors, linearSpecs } from "../model/parameters.ts";
 import type { Weight } from "../runtime/device.ts";
 import { matrixFormatOf } from "../runtime/weights.ts";
-import { type ElementChoice, type MatrixKind, openDevice, quantizes } from "../runtime/mod.ts";
+import {
+  type DeviceOptions,
+  type ElementChoice,
+  type MatrixKind,
+  openDevice,
+  quantizes,
+} from "../runtime/mod.ts";
 import { findCheckpoint, type FindOptions } from "./find.ts";
 import { checkQuantize, matrixFormat, type MatrixOptions } from "./quantization.ts";
 import { Session } from "./session.ts";
@@ -34,6 +40,8 @@ export interface OpenOptions extends FindOptions, MatrixOptions {
    * @internal
    */
   readonly lazyTokenizer?: boolean;
+  /** @internal */
+  readonly splitAbove?: DeviceOptions["splitAbove"];
 }
 
 /**

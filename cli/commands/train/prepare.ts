@@ -129,7 +129,9 @@ async function withTextStart(
   let values: Promise<ReadonlyMap<string, Float32Array>> | undefined;
   const compute = async () => {
     const { textStart } = await import("../../../core/session/text_start.ts");
-    using session = await openModel({ model: directory!, threads }, io);
+    // As one part: training has an arena that grows otherwise.
+    const whole = { model: directory!, threads, splitAbove: Infinity };
+    using session = await openModel(whole, io);
     return await textStart(session, config);
   };
   const introduced = new Set(

@@ -1,4 +1,5 @@
 /** Models on several sessions, and their memory plans. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { differentiate } from "../../../core/graph/differentiate.ts";
 import { prepare } from "../../../core/graph/rewrite.ts";
@@ -6,6 +7,7 @@ import type { Program } from "../../../core/graph/program.ts";
 import { tensorBytes } from "../../../core/graph/types.ts";
 import { buildForward } from "../../../core/model/forward.ts";
 import { buildLoss } from "../../../core/model/loss.ts";
+import { openModel } from "../../../core/session/open.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { lowers } from "../../../core/runtime/onnxruntime/lowering/lower.ts";
 import { CPU_TARGET } from "../../../core/runtime/onnxruntime/lowering/rules.ts";
@@ -74,4 +76,13 @@ Deno.test("the plan of a model in parts holds each weight and each state once", 
   assert(
     two!.inputs <= [...program.inputs.values()].reduce((sum, type) => sum + tensorBytes(type), 0),
   );
+});
+
+Deno.test("a model opens in parts, or whole where they would leave their arena to training", async () => {
+  const folder = fileURLToPath(new URL("../../../fixtures/models/tiny-qwen2", import.meta.url));
+  for (const [splitAbove, count] of [[64, 2], [Infinity, 1]] as const) {
+    using session = await openModel(folder, { device: "cpu", threads: 2, splitAbove });
+    await session.complete("a", { maxTokens: 1 });
+    assertEquals((session.engine.device as CpuDevice).sessionCount, count);
+  }
 });
