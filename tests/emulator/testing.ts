@@ -25,12 +25,6 @@ import {
 /** An argument of a kernel: a device address, a null address, or a number of some type. */
 export type Argument = bigint | null | readonly [ArgumentType, number | bigint];
 
-/** A grid of x by y blocks. */
-export const blocks = (threads: number, x = 1, y = 1): LaunchConfig => ({
-  grid: [x, y, 1],
-  block: [threads, 1, 1],
-});
-
 export class Bench {
   readonly machine = emulatedMachine();
   readonly driver = new Driver(this.machine.driver);

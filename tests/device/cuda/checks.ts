@@ -2,10 +2,17 @@
 import { assert, assertEquals } from "@std/assert";
 import type { Program } from "../../../core/graph/program.ts";
 import type { RandomStream } from "../../../core/base/random.ts";
+import type { LaunchConfig } from "../../../core/runtime/cuda/driver/launch.ts";
 import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
 import { fromF32, toF32 } from "../../../core/base/dtype.ts";
 import { openTestCuda, reference } from "../devices.ts";
 import { type Data, runOn } from "../programs.ts";
+
+/** A grid of x by y blocks. */
+export const blocks = (threads: number, x = 1, y = 1): LaunchConfig => ({
+  grid: [x, y, 1],
+  block: [threads, 1, 1],
+});
 
 /** Normal numbers of some size, each of which bf16 has. */
 export function drawNarrow(random: RandomStream, count: number, size: number): number[] {

@@ -9,7 +9,8 @@ import { CudaError } from "../../../core/runtime/cuda/driver/errors.ts";
 import type { LaunchConfig } from "../../../core/runtime/cuda/driver/launch.ts";
 import { fileNamed } from "../../unit/runtime/cuda/kernels.ts";
 import { EMULATED_ARCHITECTURE, EmulatorError } from "../../emulator/mod.ts";
-import { type Argument, blocks, test } from "../../emulator/testing.ts";
+import { type Argument, test } from "../../emulator/testing.ts";
+import { blocks } from "./checks.ts";
 
 test("threads meet at barriers and exchange values within a warp", (bench) => {
   const kernel = bench.kernelFrom(`exchange(int* out) {

@@ -4,7 +4,8 @@
  */
 import { assertEquals } from "@std/assert";
 import { fromF32, toF32 } from "../../../core/base/dtype.ts";
-import { blocks, test, values } from "../../emulator/testing.ts";
+import { test, values } from "../../emulator/testing.ts";
+import { blocks } from "./checks.ts";
 
 /** groupID and threadID_in_group of a lane. */
 const groupOf = (lane: number) => lane >> 2;
