@@ -61,21 +61,12 @@ export function fitTraining(
   optionsOf: (batch: number, recompute: boolean) => TrainerOptions,
   { batches, recompute, limit }: TrainingChoices,
 ): { readonly options: TrainerOptions; readonly memory: TrainingMemory } {
-  const planned = (batch: number, again: boolean) => {
-    const options = optionsOf(batch, again);
-    return { options, memory: planTraining(device, options) };
-  };
-  let least: ReturnType<typeof planned> | undefined;
-  for (const again of recompute) {
-    least = planned(batches.at(-1)!, again);
-    if (least.memory.total > limit) continue;
-    for (const batch of batches.slice(0, -1)) {
-      const way = planned(batch, again);
-      if (way.memory.total <= limit) return way;
-    }
-    return least;
+  const ways = recompute.flatMap((again) => batches.map((batch) => optionsOf(batch, again)));
+  for (const options of ways) {
+    const memory = planTraining(device, options);
+    if (memory.total <= limit || options === ways.at(-1)) return { options, memory };
   }
-  return least!;
+  throw new TypeError("cannot choose among no ways to train");
 }
 
 /** Returns the types of the constant weights of a device that freezes them. */

@@ -171,8 +171,8 @@ core/train/loop.ts by unit/train/loop_test.ts
   validation divides by one token more: loss! / predicted! → loss! / (predicted! + 1)
 
 core/train/training_memory.ts by cli/train_saving_test.ts
-  memory decides nothing: least.memory.total > limit → false
-  a run always takes one row at a time: way.memory.total <= limit → false
+  memory decides nothing: memory.total <= limit → true
+  a run always takes one row at a time: memory.total <= limit → false
 
 core/train/run_folder.ts by unit/train/run_folder_test.ts
   metrics of later steps stay: .step <= step; → .step > 0;
