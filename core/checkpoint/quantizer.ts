@@ -114,23 +114,19 @@ export class Quantizer implements Disposable {
       if (start + length === whole.length) whole = undefined; // given once
       return piece;
     };
-    const byteLength = {
-      codes: elementCount(shapes.codes),
-      scales: 4 * elementCount(shapes.scales),
-    };
     return [
       {
         name: names.codes,
         dtype: "u8",
         shape: shapes.codes,
-        byteLength: byteLength.codes,
+        byteLength: elementCount(shapes.codes),
         source: nextCodes,
       },
       {
         name: names.scales,
         dtype: "f32",
         shape: shapes.scales,
-        byteLength: byteLength.scales,
+        byteLength: 4 * elementCount(shapes.scales),
         source: nextScales,
       },
     ];
