@@ -125,22 +125,25 @@ function formOf(line: string): { readonly words: string; readonly numbers: reado
   return { words: text.replace(NUMBER, "#"), numbers: text.match(NUMBER) ?? [] };
 }
 
-/** Returns whether two numbers are written in one way: sign, percent, exponent, digits behind the point. */
+/** Returns whether two numbers are written in one way: sign, percent, exponent, number of digits. */
 function isAlike(a: string, b: string): boolean {
   const [one, other] = [styleOf(a), styleOf(b)];
+  // A figure of as many digits in all has one more behind the point if it is a tenth.
+  const isTenth = one.significant === other.significant && Math.abs(one.digits - other.digits) <= 1;
   return one.marks === other.marks &&
-    (one.digits === other.digits || one.isShort && other.isShort);
+    (one.digits === other.digits || isTenth || one.isShort && other.isShort);
 }
 
-/** Marks of a number, digits behind its point, and whether these follow from its size. */
+/** Marks of a number, its digits behind the point and in all, and whether both follow from its size. */
 function styleOf(number: string) {
   const [, digits = ""] = /\.(\d+)/.exec(number) ?? [];
-  const significant = number.replace(/e.*|\D/g, "").replace(/^0+/, "");
+  const significant = number.replace(/e.*|\D/g, "").replace(/^0+/, "").length;
   return {
     marks: number.replace(/^[+−-]/, "±").replace(/e.*/, "e").replace(/[\d,.]/g, ""),
     digits: digits.length,
+    significant,
     // Numbers without stated precision have up to six significant digits, and no zeros behind.
-    isShort: digits !== "" && !digits.endsWith("0") && significant.length <= 6,
+    isShort: digits !== "" && !digits.endsWith("0") && significant <= 6,
   };
 }
 
@@ -254,7 +257,7 @@ async function gainOf(cwd: string): Promise<number> {
 Deno.test("numbers of shown output are compared by their form", () => {
   const same = [["0.410", "0.387"], ["+0.010", "−0.020"], ["0.0995", "0.128"], ["97%", "8%"]]
     .concat([["2,146", "98"], ["1.0e-3", "9.1e-3"], ["0.4000", "0.0492"]])
-    .concat([["0.09702", "0.0763116"]]);
+    .concat([["0.09702", "0.0763116"], ["0.113", "0.0950"], ["0.142", "1.00"]]);
   for (const [a, b] of same) assert(isAlike(a!, b!), `${a} and ${b}`);
   const other = [["37.0", "0.400"], ["−3.0", "+0.000"], ["0.0", "+0.0"], ["40%", "40"]]
     .concat([["0.40", "0.4000"], ["12", "12.5"], ["1e-3", "0.001"]]);
