@@ -16,7 +16,7 @@ options=(-DCMAKE_BUILD_TYPE=Release -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA
 programs=(llama-bench llama-batched-bench llama-server llama-completion)
 if [ ! -x "$source/build/bin/${programs[-1]}" ]; then
   mkdir -p "$folder"
-  python3 -m pip download --quiet --no-deps --no-binary :all: --dest "$folder" "llama-cpp-python==$version" >&2
+  python3 -m pip download --quiet --no-deps --no-binary llama-cpp-python --dest "$folder" "llama-cpp-python==$version" >&2
   tar -xzf "$folder/llama_cpp_python-$version.tar.gz" -C "$folder"
   cmake -S "$source" -B "$source/build" "${options[@]}" -DGGML_NATIVE=ON >&2
   cmake --build "$source/build" -j "$(nproc)" --target "${programs[@]}" >&2
