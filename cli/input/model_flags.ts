@@ -22,8 +22,9 @@ export const modelFlags = {
     group: "Engine",
     unit: "sequences",
     summary: "Batch size",
-    details: "More is faster per sequence and takes more memory; a row's result does not depend " +
-      "on the others beyond rounding.",
+    details: "More is faster per sequence and takes more memory; fewer run at a time where as " +
+      "many would not fit into `--memory-limit`, or else four fifths of the free memory. A row's " +
+      "result does not depend on the others beyond rounding.",
   },
 } as const satisfies FlagTable;
 

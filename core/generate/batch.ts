@@ -58,9 +58,13 @@ export class Batch implements Disposable {
     this.#cache?.[Symbol.dispose]();
   }
 
+  get sequences(): Sequence[] {
+    return this.#rows.filter((sequence) => sequence !== undefined);
+  }
+
   /** Sequences under way. */
   get occupied(): number {
-    return this.#rows.filter((sequence) => sequence).length;
+    return this.sequences.length;
   }
 
   get isEmpty(): boolean {

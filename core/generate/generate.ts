@@ -15,6 +15,8 @@ export type { FinishReason, GenerationEvent, GenerationRequest } from "./request
 export interface GenerateRunOptions {
   /** Sequences at a time. */
   readonly batch: number;
+  /** Bytes to stay within: see `SchedulerOptions`. */
+  readonly memoryLimit?: number | undefined;
   /** The engine of a request, where there are several on one device; they take turns. */
   readonly engineOf?: (index: number) => Engine;
   /** Hears after every round of prompts that are being read: tokens in the cache, and all of theirs. */
@@ -28,13 +30,14 @@ export interface GenerateRunOptions {
 export async function* generate(
   engine: Engine,
   requests: Iterable<GenerationRequest> | AsyncIterable<GenerationRequest>,
-  { batch, engineOf = () => engine, onPrefill }: GenerateRunOptions,
+  { batch, memoryLimit, engineOf = () => engine, onPrefill }: GenerateRunOptions,
 ): AsyncGenerator<GenerationEvent> {
   const queue = new Queue(requests);
   using stack = new DisposableStack();
   const schedulers = new Map<Engine, Scheduler>();
   const schedulerOf = (own: Engine) => {
-    const known = schedulers.get(own) ?? stack.use(new Scheduler(own, { batch }));
+    const known = schedulers.get(own) ??
+      stack.use(new Scheduler(own, { batch, memoryLimit }));
     schedulers.set(own, known);
     return known;
   };

@@ -8,6 +8,7 @@
  */
 import { NumericalError } from "../base/errors.ts";
 import { Batch } from "./batch.ts";
+import { largestBatch } from "./batch_size.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import { checkTokens } from "./prefill.ts";
@@ -28,6 +29,8 @@ const MIN_CHUNK = 32;
 export interface SchedulerOptions {
   /** Sequences at a time, those being prefilled included. */
   readonly batch: number;
+  /** Fewer sequences at a time are taken where they and the weights would need more bytes. */
+  readonly memoryLimit?: number | undefined;
   /** Bytes of the prefix cache; by default the last prompts alone. */
   readonly prefixCacheBytes?: number;
   /** Keeps finished answers in the prefix cache, for the next turn of a chat. */
@@ -48,6 +51,8 @@ export class Scheduler implements Disposable {
   /** Requests that failed or ended before they began. */
   readonly #refused: SchedulerEvent[] = [];
   #prefilledTokens = 0;
+  /** The batch that fits into memory at a length, the last one asked for. */
+  #fitting = { slots: 0, batch: 0 };
   /** Milliseconds of prefill per token, smoothed; undefined before the first chunk. */
   #msPerToken: number | undefined;
 
@@ -211,12 +216,28 @@ export class Scheduler implements Disposable {
 
   #formGroup(limit: number): void {
     if (this.#groups.length >= PREFILL_GROUPS || this.#waiting.length === 0) return;
-    const most = this.#options.batch - this.running;
+    const most = this.#mostAtOnce() - this.running;
+    if (most <= 0) return;
     const [prefixes, active] = [this.#prefixes, this.#groups];
     const taken = takeGroup(this.#waiting, { limit, most, prefixes, active });
     if (taken.length === 0) return;
     // It goes first: what is under way had the chunk before.
     this.#groups.unshift(new PrefillGroup(this.#engine, taken, this.#prefixes));
+  }
+
+  /** Sequences that may be under way together, with those that wait. */
+  #mostAtOnce(): number {
+    const { batch, memoryLimit: limit } = this.#options;
+    if (limit === undefined) return batch;
+    const prefilled = this.#groups.flatMap(({ sequences }) => sequences);
+    const open = [...this.#waiting, ...prefilled, ...this.#batch.sequences];
+    const lengths = open.map(({ request, limit }) => request.tokens.length + limit);
+    const slots = Math.max(...lengths);
+    if (slots !== this.#fitting.slots) {
+      const most = largestBatch(this.#engine, { use: "generate", most: batch, slots, limit });
+      this.#fitting = { slots, batch: most };
+    }
+    return this.#fitting.batch;
   }
 
   /** Chooses the first token of a prefilled request and gives it a row, unless it ends there. */

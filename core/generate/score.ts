@@ -8,7 +8,7 @@
 import { DataError, notFinite } from "../base/errors.ts";
 import { hasStreamWeights, type ModelConfig } from "../model/config.ts";
 import type { Engine } from "./engine.ts";
-import { bucketFor, type KvCache } from "./kv_cache.ts";
+import type { KvCache } from "./kv_cache.ts";
 import { appendChunk, checkTokens, type ChunkRow, roundUp } from "./prefill.ts";
 
 /** Tokens of each sequence per forward pass. */
@@ -185,18 +185,4 @@ export function finishScore(score: { tokenLogprobs: Float32Array; isGreedy: bool
   const loglikelihood = score.tokenLogprobs.reduce((sum, x) => sum + x, 0);
   if (Number.isFinite(loglikelihood)) return { ...score, loglikelihood };
   throw notFinite("score a sequence", "an infinite or NaN log-probability");
-}
-
-/**
- * The largest batch up to `most` whose exact plan stays within `limit` bytes, for sequences of up to
- * `slots` tokens; at least 1. Candidates are `most` halved again and again.
- */
-export function largestBatch(engine: Engine, most: number, slots: number, limit: number): number {
-  const capacity = bucketFor(engine.device, slots);
-  for (let batch = most; batch > 1; batch = Math.floor(batch / 2)) {
-    const tokens = Math.min(SCORE_CHUNK, slots);
-    const sizes = { batch, tokens, capacity, selected: 32 };
-    if (engine.plan(sizes, { head: "score" }).totalBytes <= limit) return batch;
-  }
-  return 1;
 }

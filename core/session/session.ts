@@ -290,7 +290,9 @@ export class Session implements Disposable {
       });
     }
     signal?.throwIfAborted();
-    for await (const event of complete(this.engine, this.tokenizer, requests, { batch })) {
+    const { memoryLimit } = this.#options;
+    const run = { batch, memoryLimit };
+    for await (const event of complete(this.engine, this.tokenizer, requests, run)) {
       signal?.throwIfAborted();
       if (event.error !== undefined) throw event.error;
       yield event;

@@ -100,7 +100,7 @@ export async function* complete<T>(
   engine: Engine,
   tokenizer: Tokenizer | undefined,
   requests: Iterable<CompletionRequest<T>> | AsyncIterable<CompletionRequest<T>>,
-  { batch, onPrefill }: Pick<GenerateRunOptions, "batch" | "onPrefill">,
+  run: Omit<GenerateRunOptions, "engineOf">,
 ): AsyncGenerator<CompletionEvent<T>> {
   const open = new Map<number, { of: T; stream: CompletionStream; own: Engine }>();
   const bodies = async function* (): AsyncGenerator<GenerationRequest> {
@@ -111,8 +111,7 @@ export async function* complete<T>(
       yield { ...request, shouldStop: stream.shouldStop };
     }
   };
-  const engineOf = (index: number) => open.get(index)!.own;
-  const options = { batch, engineOf, ...(onPrefill && { onPrefill }) };
+  const options = { ...run, engineOf: (index: number) => open.get(index)!.own };
   for await (const event of generate(engine, bodies(), options)) {
     const { of, stream } = open.get(event.index)!;
     if (event.kind !== "token") open.delete(event.index);

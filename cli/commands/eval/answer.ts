@@ -13,7 +13,7 @@ import {
 import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
 import { type Sample, sampleKey } from "../../../core/eval/harness/samples.ts";
 import { RequestEncoder } from "../../../core/eval/harness/encode.ts";
-import { largestBatch } from "../../../core/generate/score.ts";
+import { largestBatch } from "../../../core/generate/batch_size.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { renderChat } from "../../../core/tokenizer/chat.ts";
 import { startTokenOf } from "../../../core/tokenizer/pair.ts";
@@ -242,7 +242,8 @@ function batchSize(
   );
   // Two characters a token is more tokens than any text has.
   const slots = Math.min(maxLength, Math.ceil(lengths.reduce((a, b) => Math.max(a, b), 1)));
-  return largestBatch(engine, batch, slots, memoryLimit ?? spareMemory());
+  const limit = memoryLimit ?? spareMemory();
+  return largestBatch(engine, { use: "score", most: batch, slots, limit });
 }
 
 function interrupted(io: Io, folder: EvalFolder | undefined, count: number): unknown {

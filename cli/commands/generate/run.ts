@@ -7,6 +7,7 @@
  */
 import { UsageError } from "../../../core/base/errors.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
+import { spareMemory } from "../../input/limits.ts";
 import { type NamedSessions, openAdapters } from "../../input/named_models.ts";
 import { openModel } from "../../input/open_model.ts";
 import { type Prompt, readPrompts } from "../../input/prompts.ts";
@@ -113,15 +114,15 @@ function checkDecoding(
 }
 
 function sequences(
-  { decoding, batch }: GeneratePlan,
+  { decoding, batch, model }: GeneratePlan,
   { session, adapters }: NamedSessions,
   prompts: AsyncIterable<Prompt>,
   onPrefill: (done: number, total: number) => void,
 ): AsyncGenerator<SequenceEvent> {
   const sessionOf = ({ adapter }: Prompt) => adapters.get(adapter ?? "") ?? session;
-  return decoding.beams
-    ? searchSequences(sessionOf, prompts, decoding)
-    : sampleSequences(sessionOf, prompts, decoding, { session, batch, onPrefill });
+  if (decoding.beams) return searchSequences(sessionOf, prompts, decoding);
+  const memoryLimit = model.memoryLimit ?? spareMemory();
+  return sampleSequences(sessionOf, prompts, decoding, { session, batch, memoryLimit, onPrefill });
 }
 
 /** Writes one prompt's continuation while it is produced. */

@@ -1,6 +1,7 @@
 /** Continues prompts by sampling or by a search over beams; events come in the order of time. */
 import { DataError } from "../../../core/base/errors.ts";
 import { RandomStream } from "../../../core/base/random.ts";
+import type { GenerateRunOptions } from "../../../core/generate/generate.ts";
 import type { FinishReason } from "../../../core/generate/request.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { complete, type CompletionRequest } from "../../../core/session/stream.ts";
@@ -64,11 +65,7 @@ export async function* sampleSequences(
   sessionOf: SessionOf,
   prompts: AsyncIterable<Prompt>,
   { numReturn, eosTokenIds, seed, jsonSchema: schema, ...decoding }: Decoding,
-  { session, batch, onPrefill }: {
-    readonly session: Session;
-    readonly batch: number;
-    readonly onPrefill: (done: number, total: number) => void;
-  },
+  { session, ...run }: Omit<GenerateRunOptions, "engineOf"> & { readonly session: Session },
 ): AsyncGenerator<SequenceEvent> {
   const requests = async function* (): AsyncGenerator<CompletionRequest<Open>> {
     for await (const prompt of prompts) {
@@ -91,12 +88,7 @@ export async function* sampleSequences(
   };
   const tokenizer = await session.openTokenizerIfAny();
   const failed = new Set<Prompt>();
-  for await (
-    const event of complete(session.engine, tokenizer, requests(), {
-      batch,
-      onPrefill,
-    })
-  ) {
+  for await (const event of complete(session.engine, tokenizer, requests(), run)) {
     const { of: { prompt, samples, place }, stream, text, finishReason, error } = event;
     if (error !== undefined) {
       // All samples of a prompt fail alike; one is enough to tell.

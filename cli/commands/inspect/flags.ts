@@ -19,7 +19,11 @@ export const command = defineCommand({
   arguments: [modelArgument],
   flags: {
     ...modelFlags,
-    batch: { ...modelFlags.batch, default: 1 },
+    batch: {
+      ...modelFlags.batch,
+      default: 1,
+      details: "Sequences that the memory is planned for.",
+    },
     ...flagGroup("Model", {
       context: {
         type: "int",

@@ -2,6 +2,7 @@
 import { DataError } from "../../../core/base/errors.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
 import { checkTokens } from "../../../core/generate/prefill.ts";
+import { largestBatch } from "../../../core/generate/batch_size.ts";
 import {
   requireStreamWeights,
   type Score,
@@ -11,6 +12,7 @@ import {
 import type { Session } from "../../../core/session/session.ts";
 import { encodePair, startTokenOf } from "../../../core/tokenizer/pair.ts";
 import type { ValuesOf } from "../../framework/command.ts";
+import { spareMemory } from "../../input/limits.ts";
 import { type ModelPlan, modelPlan, openModel } from "../../input/open_model.ts";
 import { isOfShard, parseShard, requireFileForShard, type Shard } from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -62,6 +64,7 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   });
   using progress = new Progress(io, { label: "Scoring", unit: "rows" });
   const name = inputName(from);
+  const limit = plan.model.memoryLimit ?? spareMemory();
   let at = 0;
   const flush = async (rows: readonly InputRow[]) => {
     if (!isOfShard(shard, at / batch)) {
@@ -71,7 +74,7 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
     }
     // Batches are the same as in an unbroken run, and with them all roundings.
     const isDone = rows.map((row, i) => results.has(at + i, row.fields)).every((done) => done);
-    const scored = isDone ? [] : await scoreRows(model, rows, name, streamWeights);
+    const scored = isDone ? [] : await scoreRows(model, rows, name, streamWeights, limit);
     scored.forEach((result, i) => results.add(at + i, rows[i]!.fields, [result]));
     progress.update(at += rows.length);
     await results.pause();
@@ -87,12 +90,13 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   return await results.finish();
 }
 
-/** Scores a batch; rows that the model cannot take get an `error` instead of numbers. */
+/** Scores a batch, in parts where it exceeds `limit` bytes; rows that the model cannot take get an `error` instead of numbers. */
 async function scoreRows(
   model: Session,
   rows: readonly InputRow[],
   name: string,
   weights: boolean,
+  limit: number,
 ): Promise<Record<string, unknown>[]> {
   const results: Record<string, unknown>[] = [];
   const requests: { request: ScoreRequest; at: number }[] = [];
@@ -111,13 +115,17 @@ async function scoreRows(
     }
   }
   if (requests.length === 0) return results;
-  const scores = await scoreBatch(model.engine, requests.map(({ request }) => request), {
-    weights,
-  });
-  scores.forEach((score, i) => {
-    const { at, request } = requests[i]!;
-    Object.assign(results[at]!, fieldsOf(score, request));
-  });
+  const slots = Math.max(...requests.map(({ request }) => request.tokens.length));
+  const most = requests.length;
+  const size = largestBatch(model.engine, { use: "score", most, slots, limit });
+  for (let from = 0; from < most; from += size) {
+    const part = requests.slice(from, from + size);
+    const scores = await scoreBatch(model.engine, part.map(({ request }) => request), { weights });
+    scores.forEach((score, i) => {
+      const { at, request } = part[i]!;
+      Object.assign(results[at]!, fieldsOf(score, request));
+    });
+  }
   return results;
 }
 

@@ -93,6 +93,25 @@ Deno.test("chunks, groups and neighbours do not change tokens", async () => {
   }
 });
 
+Deno.test("as many sequences are under way as fit into memory at their full length, and at least one", async () => {
+  const requests = () => [130, 200, 150, 180].map((length, i) => request(prompt(i, length)));
+  const expected = await alone(requests());
+  const { totalBytes, sections: { state } } = engine.plan(
+    { batch: 2, tokens: 1, capacity: 256, selected: 2 },
+  );
+  for (const [memoryLimit, most] of [[totalBytes + state, 2], [totalBytes + state - 1, 1]]) {
+    using scheduler = new Scheduler(engine, { batch: 4, memoryLimit });
+    let running = 0;
+    const round = scheduler.round.bind(scheduler);
+    scheduler.round = async function* () {
+      yield* round();
+      running = Math.max(running, scheduler.running);
+    };
+    assertEquals((await texts(scheduler, requests())).tokens, expected);
+    assertEquals(running, most);
+  }
+});
+
 Deno.test("prompts that wait together are prefilled in one forward pass", async () => {
   let passes = 0;
   const counted = new Engine(engine.device, engine.config, new Map());
