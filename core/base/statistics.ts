@@ -18,3 +18,6 @@ export function centerOf(values: readonly number[]): { median: number; spread: n
   const at = (share: number) => quantileOf(sorted, share);
   return { median: at(0.5), spread: at(0.75) - at(0.25) };
 }
+
+/** Median of at least one number in any order. */
+export const medianOf = (values: readonly number[]): number => centerOf(values).median;

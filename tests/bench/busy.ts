@@ -9,6 +9,7 @@
 import process from "node:process";
 import { parseArgs } from "@std/cli/parse-args";
 import { openModel } from "../../mod.ts";
+import { medianOf } from "../../core/base/statistics.ts";
 
 const flags = parseArgs(Deno.args, {
   string: ["model", "quantize", "threads", "rounds"],
@@ -17,9 +18,6 @@ const flags = parseArgs(Deno.args, {
 const PROMPT = "The quick brown fox jumps over the lazy dog. ".repeat(6);
 const MAX_TOKENS = 48;
 const BUSY_LOOP = ["eval", "for (;;);"];
-
-const median = (values: readonly number[]) =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
 
 using model = await openModel(flags.model!, {
   device: "cpu",
@@ -54,6 +52,9 @@ for (let round = 0; round < Number(flags.rounds); round++) {
   busy.push(await besideBusyLoops());
 }
 for (const [name, runs] of Object.entries({ alone, busy })) {
-  const [wall, cpu] = [median(runs.map(({ wall }) => wall)), median(runs.map(({ cpu }) => cpu))];
+  const [wall, cpu] = [
+    medianOf(runs.map(({ wall }) => wall)),
+    medianOf(runs.map(({ cpu }) => cpu)),
+  ];
   console.log(`${name.padEnd(6)} ${wall.toFixed(1)} ms, ${cpu.toFixed(1)} ms of the processor`);
 }

@@ -15,6 +15,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";
 import { GGUF_TYPES, randomGguf } from "./gguf.ts";
 import { isThere, qwen05b, randomFolder } from "./random_model.ts";
+import { medianOf } from "../../core/base/statistics.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const TEMPORARY = Deno.env.get("TMPDIR") ?? "/tmp";
@@ -163,16 +164,15 @@ for (let round = 0; round < Number(flags.rounds); round++) {
   for (const [i, row] of rows.entries()) results[i]!.push(await row.start());
 }
 
-const median = (values: readonly number[]) =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
 const firstOf = (group: string) => rows.findIndex((row) => row.group === group);
 console.log(`${flags.rounds} rounds; the ratio is that of medians to the first row of a kind`);
 for (const [i, { name, group }] of rows.entries()) {
   const seconds = results[i]!.map((start) => start.seconds);
-  const ratio = median(seconds) / median(results[firstOf(group)]!.map((start) => start.seconds));
+  const ratio = medianOf(seconds) /
+    medianOf(results[firstOf(group)]!.map((start) => start.seconds));
   const peak = Math.max(...results[i]!.map(({ peakBytes }) => peakBytes));
   console.log(
-    `${name.padEnd(16)} ${median(seconds).toFixed(2).padStart(6)} s ` +
+    `${name.padEnd(16)} ${medianOf(seconds).toFixed(2).padStart(6)} s ` +
       `(least ${Math.min(...seconds).toFixed(2)})  ${ratio.toFixed(2)}x  ${
         megabytes(peak).padStart(8)
       }`,

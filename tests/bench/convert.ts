@@ -8,6 +8,7 @@
 import { configToJson } from "../../core/checkpoint/config.ts";
 import { ENTRY, environment } from "../cli/run.ts";
 import { qwen05b, randomWeights } from "./random_model.ts";
+import { medianOf } from "../../core/base/statistics.ts";
 
 const ROUNDS = 5;
 const STREAMS = "4";
@@ -76,10 +77,6 @@ function makeCheckpoint(folder: string): void {
   Deno.writeTextFileSync(`${folder}/config.json`, JSON.stringify(configToJson(CONFIG, json)));
 }
 
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[values.length >> 1]!;
-}
-
 async function compare(folder: string): Promise<void> {
   const source = `${folder}/model`, copy = `${folder}/copy`, out = `${folder}/out`;
   Deno.mkdirSync(source);
@@ -101,7 +98,7 @@ async function compare(folder: string): Promise<void> {
       (runs[name] ??= []).push(await run(program, args));
     }
   }
-  const seconds = (name: string) => median(runs[name]!.map((run) => run.seconds));
+  const seconds = (name: string) => medianOf(runs[name]!.map((run) => run.seconds));
   console.log(`${(Deno.statSync(weights).size / 1e9).toFixed(2)} GB, ${ROUNDS} rounds, medians`);
   for (const [name, list] of Object.entries(runs)) {
     const all = list.map((run) => run.seconds.toFixed(2)).join(" ");

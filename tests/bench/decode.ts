@@ -15,6 +15,7 @@ import { Engine } from "../../core/generate/engine.ts";
 import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { GGUF_TYPES, randomGguf } from "./gguf.ts";
 import { randomWeights, SHAPES } from "./random_model.ts";
+import { medianOf } from "../../core/base/statistics.ts";
 
 const STEPS = 64;
 const PREFILL = 512;
@@ -46,9 +47,6 @@ interface Runner {
   prefill?(): Promise<number>;
   close(): void;
 }
-
-const median = (values: readonly number[]) =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
 
 /** Ours: one open model, timed again in every round. */
 function ours(streams: number, kind: string): Runner {
@@ -155,11 +153,11 @@ for (const streams of list(flags.streams).map(Number)) {
       if (flags.prefill && runner.prefill) prefill[i]!.push(await runner.prefill());
     }
   }
-  const torchMs = flags.torch ? median(decode.at(-1)!) : undefined;
+  const torchMs = flags.torch ? medianOf(decode.at(-1)!) : undefined;
   runners.forEach((runner, i) => {
-    const ms = median(decode[i]!);
+    const ms = medianOf(decode[i]!);
     const speed = prefill[i]!.length > 0
-      ? `  prefill ${median(prefill[i]!).toFixed(0)} tokens/s`
+      ? `  prefill ${medianOf(prefill[i]!).toFixed(0)} tokens/s`
       : "";
     const beside = torchMs === undefined ? "" : `  ${(torchMs / ms).toFixed(2)}x torch`;
     console.log(

@@ -40,6 +40,7 @@ for law in ("log", "theoretical"):
     found = [minimize(objective, s, (law,), "L-BFGS-B", bounds=[(1e-8, None)] * 4).fun for s in starts]
     print(json.dumps({"law": law, "seconds": time.perf_counter() - began, "best": float(min(found))}))
 `;
+import { medianOf } from "../../core/base/statistics.ts";
 
 interface Timed {
   readonly law: string;
@@ -61,8 +62,6 @@ async function scipy(python: string, observations: unknown): Promise<Timed[]> {
   return new TextDecoder().decode(stdout).trim().split("\n").map((line) => JSON.parse(line));
 }
 
-const median = (values: readonly number[]) =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
 const rows = new Map<string, { ours: number[]; theirs: number[]; best: [number, number] }>();
 for (let round = 0; round < Number(flags.rounds); round++) {
   for (const corpus of CORPORA) {
@@ -89,7 +88,7 @@ for (let round = 0; round < Number(flags.rounds); round++) {
 }
 let [mine, theirs] = [0, 0];
 for (const [name, row] of rows) {
-  const own = median(row.ours), other = row.theirs.length > 0 ? median(row.theirs) : NaN;
+  const own = medianOf(row.ours), other = row.theirs.length > 0 ? medianOf(row.theirs) : NaN;
   mine += own;
   theirs += other;
   console.log(

@@ -10,6 +10,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { programLine } from "../cli/run.ts";
 import { AS_ROOT, type Mpi, mpiLine, MPIS } from "../long/mpi.ts";
+import { medianOf } from "../../core/base/statistics.ts";
 
 const flags = parseArgs(Deno.args, {
   string: ["rounds", "steps"],
@@ -32,9 +33,6 @@ const CONFIG = {
   tie_word_embeddings: true,
   torch_dtype: "float32",
 };
-
-const median = (values: readonly number[]) =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
 
 const folder = await Deno.makeTempDir({ prefix: "parscale-ranks-" });
 await Deno.writeTextFile(`${folder}/config.json`, JSON.stringify(CONFIG));
@@ -78,8 +76,8 @@ try {
 } finally {
   await Deno.remove(folder, { recursive: true });
 }
-const alone = median(engines[0]!.times);
+const alone = medianOf(engines[0]!.times);
 for (const { name, times } of engines) {
-  const time = median(times);
+  const time = medianOf(times);
   console.log(`${name}: ${time.toFixed(3)} s a step, ${(alone / time).toFixed(2)}x`);
 }

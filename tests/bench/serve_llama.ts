@@ -13,6 +13,7 @@ import { runParscale } from "../cli/run.ts";
 import { TestServer } from "../cli/serve_testing.ts";
 import { type GgufType, randomGguf } from "./gguf.ts";
 import type { SHAPES } from "./random_model.ts";
+import { medianOf } from "../../core/base/statistics.ts";
 
 const flags = parseArgs(Deno.args, {
   string: ["llama", "model", "shape", "type", "streams", "rounds", "prompt", "tokens"],
@@ -116,9 +117,6 @@ async function llama(folder: string): Promise<Engine> {
   };
 }
 
-const median = (values: readonly number[]) =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
-
 console.log(
   `${SEQUENCES} requests at once, ${PROMPT} + ${TOKENS} tokens, ${flags.rounds} rounds in turns`,
 );
@@ -134,13 +132,13 @@ for (const streams of flags.streams.split(",").map(Number)) {
     }
   }
   for (const [i, { name }] of engines.entries()) {
-    const first = median(rounds[i]!.flatMap(({ firstMs }) => firstMs));
-    const rate = median(
+    const first = medianOf(rounds[i]!.flatMap(({ firstMs }) => firstMs));
+    const rate = medianOf(
       rounds[i]!.map(({ firstMs, totalMs }) =>
         SEQUENCES * (TOKENS - 1) / (totalMs - Math.max(...firstMs)) * 1000
       ),
     );
-    const cpu = median(rounds[i]!.map(({ cpuMs }) => cpuMs / (SEQUENCES * TOKENS)));
+    const cpu = medianOf(rounds[i]!.map(({ cpuMs }) => cpuMs / (SEQUENCES * TOKENS)));
     console.log(
       `${name.padEnd(14)} first token ${(first / 1000).toFixed(2)} s, then ${
         rate.toFixed(1)

@@ -15,6 +15,7 @@ import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { programLine } from "../cli/run.ts";
 import { AS_ROOT, type Mpi, MPIS } from "../long/mpi.ts";
 import { FIXTURE, qwenJson } from "../unit/tokenizer/testing.ts";
+import { medianOf } from "../../core/base/statistics.ts";
 
 const flags = parseArgs(Deno.args, {
   string: ["rounds", "megabytes"],
@@ -50,9 +51,6 @@ interface Kind {
   readonly threads: number;
   readonly seconds: number[];
 }
-
-const median = (values: readonly number[]) =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
 
 /** Sources and documents of this project, with words that occur nowhere else between the lines. */
 function* documents(characters: number, random: RandomStream): Generator<string> {
@@ -130,10 +128,10 @@ try {
       console.error(`${kind.name}: ${cold.toFixed(1)} s, ${warm.toFixed(1)} s with the tokens`);
     }
   }
-  const first = median(kinds[0]!.seconds);
+  const first = medianOf(kinds[0]!.seconds);
   console.log(`${(tokens / 1e6).toFixed(1)} M tokens`);
   for (const { name, seconds } of kinds) {
-    const time = median(seconds);
+    const time = medianOf(seconds);
     const rate = (time: number) => (tokens / time / 1e6).toFixed(2);
     console.log(
       `${name}: ${rate(time)} M tokens/s, ${(first / time).toFixed(2)}x; ` +

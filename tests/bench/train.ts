@@ -53,9 +53,6 @@ const LARGE: ModelConfig = {
 
 type Mode = "full" | "peft";
 
-const median = (values: readonly number[]) =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
-
 /** Small values that differ; one array for all tensors, so that measuring takes little memory. */
 function valueSource(config: ModelConfig): (name: string) => Float32Array {
   const specs = new Map(parameterSpecs(config).map(({ name, shape }) => [name, shape]));
@@ -153,6 +150,7 @@ for _ in sys.stdin:
     ended = time.perf_counter()
     print(json.dumps({"step": 1e3 * (ended - started), "optimizer": 1e3 * (ended - middle)}), flush=True)
 `;
+import { medianOf } from "../../core/base/statistics.ts";
 
 /** PyTorch in a process of its own; `impl` is how it computes attention. */
 function torch(mode: Mode, impl: "sdpa" | "eager"): Engine & { close(): void } {
@@ -215,10 +213,10 @@ async function compareSpeed(): Promise<void> {
     `${(total / 1e6).toFixed(1)} M parameters (${(introduced / 1e6).toFixed(2)} M introduced), ` +
       `${B} x ${T} tokens, ${flags.threads} threads, medians of ${flags.rounds} rounds`,
   );
-  const full = median(times[0]!.map(({ step }) => step));
+  const full = medianOf(times[0]!.map(({ step }) => step));
   engines.forEach((engine, i) => {
-    const step = median(times[i]!.map(({ step }) => step));
-    const share = median(times[i]!.map(({ step, optimizer }) => optimizer / step));
+    const step = medianOf(times[i]!.map(({ step }) => step));
+    const share = medianOf(times[i]!.map(({ step, optimizer }) => optimizer / step));
     const least = Math.min(...times[i]!.map(({ step }) => step));
     console.log(
       `${engine.name.padEnd(12)} ${engine.mode.padEnd(5)} ${step.toFixed(0).padStart(6)} ms/step ` +

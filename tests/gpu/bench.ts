@@ -12,7 +12,7 @@ import { trainableSpecs } from "../../core/train/trainable.ts";
 import { Trainer, type TrainerOptions } from "../../core/train/trainer.ts";
 import { planTraining } from "../../core/train/training_memory.ts";
 import type { Ceilings } from "../../core/runtime/cuda/ceilings.ts";
-import { median } from "./ranks.ts";
+import { medianOf } from "../../core/base/statistics.ts";
 import { decodeBytes, prefillFlops, shapeOf, sharedWeights, trainingFlops } from "./shapes.ts";
 
 /** Plan of what is timed. */
@@ -76,7 +76,7 @@ async function inferenceTimings(
   for (const batch of plan.batches) {
     const cache = engine.createCache(batch, plan.context + plan.steps + WARM);
     const times = await timeDecode(engine, cache, plan.context, plan.steps + WARM);
-    const ms = median(times.slice(WARM));
+    const ms = medianOf(times.slice(WARM));
     const floor = decodeBytes(config, batch, plan.context) / ceilings.bandwidth * 1000;
     timings.push({ ...row, what: "decode", batch, ms, share: floor / ms });
   }
@@ -142,5 +142,5 @@ async function medianMs(rounds: number, work: () => Promise<unknown>): Promise<n
     await work();
     times.push(performance.now() - start);
   }
-  return median(times.slice(2));
+  return medianOf(times.slice(2));
 }

@@ -5,6 +5,7 @@
  * that the command lines work; what several ranks do there is tested with mpirun.
  */
 import { programLine } from "../cli/run.ts";
+import { medianOf } from "../../core/base/statistics.ts";
 
 /** A figure of a machine. */
 export interface Finding {
@@ -35,9 +36,6 @@ interface Step {
   readonly loss: number;
   readonly step_s: number;
 }
-
-export const median = (values: readonly number[]) =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
 
 /** Trains over `world` ranks and returns what rank 0 recorded. */
 async function train(folder: string, world: number, device: string): Promise<Step[]> {
@@ -84,7 +82,7 @@ export async function trainOverAll(gpus: number, device: "cuda" | "cpu"): Promis
     });
     const rows = Array.from({ length: 128 }, (_, i) => JSON.stringify(row(i)));
     await Deno.writeTextFile(`${folder}/rows.jsonl`, rows.join("\n"));
-    const secondsOf = (steps: readonly Step[]) => median(steps.slice(WARM).map((s) => s.step_s));
+    const secondsOf = (steps: readonly Step[]) => medianOf(steps.slice(WARM).map((s) => s.step_s));
     const one = await train(folder, 1, device);
     const findings = [{ name: "step on one rank", figure: secondsOf(one), unit: "s" }];
     if (gpus < 2) return findings;

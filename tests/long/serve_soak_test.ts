@@ -10,6 +10,7 @@ import { assert, assertEquals } from "@std/assert";
 import { TestServer, until } from "../cli/serve_testing.ts";
 import { MODEL } from "../cli/models.ts";
 import { Draws } from "./fuzzing.ts";
+import { medianOf } from "../../core/base/statistics.ts";
 
 const SECONDS = Number(Deno.env.get("PARSCALE_SOAK_S") ?? 10), CLIENTS = 64;
 
@@ -41,8 +42,6 @@ const MALFORMED: readonly string[] = [
   `{"prompt":"x","stop":[${new Array(5000).fill('"a"').join(",")}]}`,
 ];
 
-const median = (values: readonly number[]) =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
 const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length;
 
 /** Open files and MiB of resident memory of a process. */
@@ -165,7 +164,7 @@ Deno.test({
 
     const unfair: string[] = [];
     for (const [name, waits] of soak.waits) {
-      const usual = median(waits.map(({ ms }) => ms));
+      const usual = medianOf(waits.map(({ ms }) => ms));
       const longest = Math.max(...waits.map(({ ms }) => ms));
       const overtaken = Math.max(...waits.map((wait) => wait.overtaken));
       const line = `${waits.length} × ${name}: median ${usual.toFixed(0)} ms, longest ` +

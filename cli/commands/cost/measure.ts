@@ -9,7 +9,7 @@ import type { Workload } from "../../../core/analysis/cost.ts";
 import type { CostDevice } from "../../../core/analysis/devices.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { memoryInfo } from "../../../core/base/platform/mod.ts";
-import { centerOf } from "../../../core/base/statistics.ts";
+import { medianOf } from "../../../core/base/statistics.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { bucketFor, type KvCache } from "../../../core/generate/kv_cache.ts";
 import { timeDecode, timePrefill } from "../../../core/generate/timing.ts";
@@ -155,8 +155,8 @@ async function measureWork(engine: Engine, work: Workload, runs: number) {
   const times: Awaited<ReturnType<typeof timeRun>>[] = [];
   for (let run = 0; run < runs; run++) times.push(await timeRun(engine, cache, work));
   return {
-    prefillS: centerOf(times.map(({ prefillMs }) => prefillMs)).median / 1000,
-    decodeS: centerOf(times.map(({ decodeMs }) => decodeMs)).median / 1000,
+    prefillS: medianOf(times.map(({ prefillMs }) => prefillMs)) / 1000,
+    decodeS: medianOf(times.map(({ decodeMs }) => decodeMs)) / 1000,
   };
 }
 
