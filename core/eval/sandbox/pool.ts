@@ -77,7 +77,7 @@ export class Pool implements Sandbox, AsyncDisposable {
   #acquire(): Promise<Child> {
     const idle = this.#idle.pop();
     if (idle) return Promise.resolve(idle);
-    if (this.#children.size < this.#size) return Promise.resolve(this.#start());
+    if (!this.#closed && this.#children.size < this.#size) return Promise.resolve(this.#start());
     const waiting = Promise.withResolvers<Child>();
     this.#waiting.push(waiting);
     return waiting.promise;

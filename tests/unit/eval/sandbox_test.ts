@@ -10,6 +10,7 @@ import {
   totalLimit,
   wallLimit,
 } from "../../../core/eval/sandbox/job.ts";
+import { Pool } from "../../../core/eval/sandbox/pool.ts";
 import { answerIn, line, lines } from "../../../core/eval/sandbox/protocol.ts";
 import { withScratch } from "../../scratch.ts";
 import { PROBLEM } from "./sandbox_problem.ts";
@@ -49,6 +50,28 @@ Deno.test("a kept reference with fewer results than inputs is not read", () =>
       .of(PROBLEM);
     assertEquals("expected" in again && again.expected.length, 3);
   }));
+
+Deno.test("a job of a closed sandbox starts no process", async () => {
+  const pool = new Pool(1, { folder: "/", snapshot: null, residentBytes: 1 }, "none");
+  await pool[Symbol.asyncDispose]();
+  const job = {
+    source: "",
+    entryPoint: "f",
+    inputs: [],
+    rule: "encoded",
+    limits: [],
+    totalLimit: 1,
+  };
+  const { spawn } = Deno.Command.prototype;
+  let started = 0;
+  Deno.Command.prototype.spawn = function () {
+    started++;
+    return spawn.call(this);
+  };
+  pool.run(job, () => true).catch(() => {});
+  Deno.Command.prototype.spawn = spawn;
+  assertEquals(started, 0);
+});
 
 Deno.test("slots: jobs overlap up to the limit, work alone overlaps none and is not overtaken", async () => {
   const slots = new Slots(2);
