@@ -2,11 +2,13 @@
  * `parscale serve` beside `llama-server`: eight concurrent requests over HTTP, streamed, in 4 or 8 bits.
  *
  *   deno run -A tests/bench/serve_llama.ts --llama FOLDER_OF_PROGRAMS [--model FILE.gguf] [--streams 1,4]
- *       [--shape qwen2.5-0.5b|smollm2-135m] [--type Q4_0|Q8_0] [--rounds 3]
+ *       [--shape qwen2.5-0.5b|smollm2-135m] [--type Q4_0|Q8_0] [--rounds 3] [--busy]
  *
  * Both open the same GGUF file, made with random weights where none is given, and take turns, round by
  * round; `llama_native.sh` prints the folder. Prints the median time to the first token over requests and
  * rounds, the tokens per second after it, and the processor time per token. llama.cpp has one stream.
+ * With `--busy` every round is run again beside two busy loops: threads that wait in a busy loop take the
+ * processor from other programs, so the processor time of a token must stay the same.
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { runParscale } from "../cli/run.ts";
@@ -16,6 +18,7 @@ import type { SHAPES } from "./random_model.ts";
 import { medianOf } from "../../core/base/statistics.ts";
 
 const flags = parseArgs(Deno.args, {
+  boolean: ["busy"],
   string: ["llama", "model", "shape", "type", "streams", "rounds", "prompt", "tokens"],
   default: {
     shape: "qwen2.5-0.5b",
@@ -64,6 +67,34 @@ async function roundOf({ url, pid, model }: Engine, seed: number): Promise<Round
   return { firstMs, totalMs: performance.now() - started, cpuMs: cpuMs(pid) - cpu };
 }
 
+/** The same beside two busy loops. */
+async function besideBusyLoops<T>(measure: () => Promise<T>): Promise<T> {
+  const command = new Deno.Command(Deno.execPath(), { args: ["eval", "for (;;);"] });
+  const loops = [command.spawn(), command.spawn()];
+  try {
+    return await measure();
+  } finally {
+    loops.forEach((loop) => loop.kill());
+    await Promise.all(loops.map(({ status }) => status));
+  }
+}
+
+/** Prints what rounds of an engine took. */
+function report(name: string, rounds: readonly Round[]): void {
+  const first = medianOf(rounds.flatMap(({ firstMs }) => firstMs));
+  const rate = medianOf(
+    rounds.map(({ firstMs, totalMs }) =>
+      SEQUENCES * (TOKENS - 1) / (totalMs - Math.max(...firstMs)) * 1000
+    ),
+  );
+  const cpu = medianOf(rounds.map(({ cpuMs }) => cpuMs / (SEQUENCES * TOKENS)));
+  console.log(
+    `${name.padEnd(20)} first token ${(first / 1000).toFixed(2)} s, then ${
+      rate.toFixed(1)
+    } tok/s, ${cpu.toFixed(1)} ms of processor time per token`,
+  );
+}
+
 /** Processor time of a process so far: fields 14 and 15 of `stat`, in ticks of 10 ms. */
 function cpuMs(pid: number): number {
   const fields = Deno.readTextFileSync(`/proc/${pid}/stat`).split(") ")[1]!.split(" ");
@@ -83,7 +114,7 @@ async function ours(streams: number): Promise<Engine> {
   const server = await TestServer.start([
     ...["--model", MODEL, ...adapter, "--max-batch", String(SEQUENCES)],
     ...["--max-model-len", String(PROMPT + TOKENS + 8), "--prefix-cache", "0"],
-  ]);
+  ], Deno.env.toObject()); // AVX-512 is hidden by the environment
   const { url, process: { pid } } = server;
   return {
     name: `parscale P=${streams}`,
@@ -124,25 +155,18 @@ for (const streams of flags.streams.split(",").map(Number)) {
   await using stack = new AsyncDisposableStack();
   const engines = [stack.use(await ours(streams))];
   if (flags.llama) engines.push(stack.use(await llama(flags.llama)));
-  const rounds = engines.map((): Round[] => []);
-  for (let round = 0; round <= Number(flags.rounds); round++) {
+  const alone = engines.map((): Round[] => []), busy = engines.map((): Round[] => []);
+  for (const engine of engines) await roundOf(engine, 0); // warms up
+  for (let round = 1; round <= Number(flags.rounds); round++) {
+    for (const [i, engine] of engines.entries()) alone[i]!.push(await roundOf(engine, round));
+    if (!flags.busy) continue;
     for (const [i, engine] of engines.entries()) {
-      const result = await roundOf(engine, round);
-      if (round > 0) rounds[i]!.push(result); // the first warms up
+      // Other prompts: llama-server keeps those it has seen.
+      busy[i]!.push(await besideBusyLoops(() => roundOf(engine, 1000 + round)));
     }
   }
   for (const [i, { name }] of engines.entries()) {
-    const first = medianOf(rounds[i]!.flatMap(({ firstMs }) => firstMs));
-    const rate = medianOf(
-      rounds[i]!.map(({ firstMs, totalMs }) =>
-        SEQUENCES * (TOKENS - 1) / (totalMs - Math.max(...firstMs)) * 1000
-      ),
-    );
-    const cpu = medianOf(rounds[i]!.map(({ cpuMs }) => cpuMs / (SEQUENCES * TOKENS)));
-    console.log(
-      `${name.padEnd(14)} first token ${(first / 1000).toFixed(2)} s, then ${
-        rate.toFixed(1)
-      } tok/s, ${cpu.toFixed(1)} ms of processor time per token`,
-    );
+    report(name, alone[i]!);
+    if (flags.busy) report(`${name}, busy`, busy[i]!);
   }
 }
