@@ -2,6 +2,7 @@
 import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import { memoryInfo } from "../../core/base/platform/mod.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
+import type { Device } from "../../core/runtime/device.ts";
 import { bytesText } from "../output/units.ts";
 
 /**
@@ -18,8 +19,12 @@ export function requireContext(
   throw new UsageError(`${what} exceeds the model's context of ${limit} tokens`, { hints: [hint] });
 }
 
-/** Bytes that a command plans with where no limit is given: a fifth of the free memory stays free. */
-export const spareMemory = (): number => 0.8 * memoryInfo().available;
+/**
+ * Bytes that a command plans with where no limit is given: a fifth of the free memory stays free. There is no
+ * limit on a device with memory of its own.
+ */
+export const spareMemory = ({ traits }: Device): number =>
+  traits.discreteMemory ? Infinity : 0.8 * memoryInfo().available;
 
 /** Throws unless `bytes` bytes are free; `what` is the subject of the message: "this shape". */
 export function requireFreeMemory(bytes: number, what: string, hint: string): void {

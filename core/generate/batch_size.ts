@@ -3,6 +3,9 @@ import type { Engine } from "./engine.ts";
 import { bucketFor } from "./kv_cache.ts";
 import { SCORE_CHUNK } from "./score.ts";
 
+/** Share of the limit up to which the keys and values of a batch count as small. */
+const SMALL = 1 / 16;
+
 /**
  * The largest batch up to `most` whose plan stays within `limit` bytes, weights included, for sequences of
  * up to `slots` tokens; at least 1. Candidates are `most` halved again and again.
@@ -17,6 +20,10 @@ export function largestBatch(
   },
 ): number {
   const capacity = bucketFor(engine.device, slots);
+  // An exact plan takes up to a tenth of a second, so there is none for small caches.
+  const { numHiddenLayers: layers, numKeyValueHeads: heads, headDim, streams } = engine.config;
+  const slotBytes = 2 * layers * streams * heads * headDim * 4;
+  if (most * capacity * slotBytes <= SMALL * limit) return most;
   const bytesOf = (batch: number) => {
     if (use === "score") {
       const sizes = { batch, tokens: Math.min(SCORE_CHUNK, slots), capacity, selected: 32 };

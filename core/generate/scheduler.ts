@@ -10,7 +10,7 @@ import { NumericalError } from "../base/errors.ts";
 import { Batch } from "./batch.ts";
 import { largestBatch } from "./batch_size.ts";
 import type { Engine } from "./engine.ts";
-import type { KvCache } from "./kv_cache.ts";
+import { bucketFor, type KvCache } from "./kv_cache.ts";
 import { checkTokens } from "./prefill.ts";
 import { type Prefilled, PrefillGroup, takeGroup } from "./prefill_group.ts";
 import { PrefixCache } from "./prefix_cache.ts";
@@ -51,8 +51,8 @@ export class Scheduler implements Disposable {
   /** Requests that failed or ended before they began. */
   readonly #refused: SchedulerEvent[] = [];
   #prefilledTokens = 0;
-  /** The batch that fits into memory at a length, the last one asked for. */
-  #fitting = { slots: 0, batch: 0 };
+  /** The batch that fits into memory at a capacity, the last one asked for. */
+  #fitting = { capacity: 0, batch: 0 };
   /** Milliseconds of prefill per token, smoothed; undefined before the first chunk. */
   #msPerToken: number | undefined;
 
@@ -232,10 +232,10 @@ export class Scheduler implements Disposable {
     const prefilled = this.#groups.flatMap(({ sequences }) => sequences);
     const open = [...this.#waiting, ...prefilled, ...this.#batch.sequences];
     const lengths = open.map(({ request, limit }) => request.tokens.length + limit);
-    const slots = Math.max(...lengths);
-    if (slots !== this.#fitting.slots) {
+    const slots = bucketFor(this.#engine.device, Math.max(...lengths));
+    if (slots !== this.#fitting.capacity) {
       const most = largestBatch(this.#engine, { use: "generate", most: batch, slots, limit });
-      this.#fitting = { slots, batch: most };
+      this.#fitting = { capacity: slots, batch: most };
     }
     return this.#fitting.batch;
   }

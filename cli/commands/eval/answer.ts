@@ -242,7 +242,7 @@ function batchSize(
   );
   // Two characters a token is more tokens than any text has.
   const slots = Math.min(maxLength, Math.ceil(lengths.reduce((a, b) => Math.max(a, b), 1)));
-  const limit = memoryLimit ?? spareMemory();
+  const limit = memoryLimit ?? spareMemory(engine.device);
   return largestBatch(engine, { use: "score", most: batch, slots, limit });
 }
 

@@ -121,7 +121,7 @@ function sequences(
 ): AsyncGenerator<SequenceEvent> {
   const sessionOf = ({ adapter }: Prompt) => adapters.get(adapter ?? "") ?? session;
   if (decoding.beams) return searchSequences(sessionOf, prompts, decoding);
-  const memoryLimit = model.memoryLimit ?? spareMemory();
+  const memoryLimit = model.memoryLimit ?? spareMemory(session.engine.device);
   return sampleSequences(sessionOf, prompts, decoding, { session, batch, memoryLimit, onPrefill });
 }
 

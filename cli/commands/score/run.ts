@@ -64,7 +64,7 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   });
   using progress = new Progress(io, { label: "Scoring", unit: "rows" });
   const name = inputName(from);
-  const limit = plan.model.memoryLimit ?? spareMemory();
+  const limit = plan.model.memoryLimit ?? spareMemory(model.engine.device);
   let at = 0;
   const flush = async (rows: readonly InputRow[]) => {
     if (!isOfShard(shard, at / batch)) {

@@ -76,7 +76,7 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
     });
     const takesFreeMemory = plan.memoryLimit === undefined && ranks.world === 1 &&
       !device.traits.discreteMemory;
-    const limit = takesFreeMemory ? spareMemory() : plan.memoryLimit ?? Infinity;
+    const limit = takesFreeMemory ? spareMemory(device) : plan.memoryLimit ?? Infinity;
     const choices = { ...choicesOf(plan, share, ranks), limit };
     const { options: trainer, memory } = fitTraining(device, optionsOf, choices);
     refuseIfTooLarge(memory, plan);
