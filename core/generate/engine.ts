@@ -14,8 +14,8 @@ import type { Device, DeviceTensor, Executable, HostArray, Weights } from "../ru
 import { weightValues } from "../runtime/weights.ts";
 import { KvCache } from "./kv_cache.ts";
 
-/** Programs kept ready; the least recently used is dropped. */
-const MAX_PROGRAMS = 64;
+/** Programs kept ready, each with its outputs; the least recently used is dropped. */
+const MAX_PROGRAMS = { static: 64, dynamic: 16 };
 
 /** One step of a batch. */
 export interface ForwardInput {
@@ -228,7 +228,9 @@ export class Engine {
       this.#compile(this.#build(sizes, options));
     this.#prepared.delete(key);
     this.#prepared.set(key, ready); // now the most recently used
-    if (this.#prepared.size > MAX_PROGRAMS) {
+    if (
+      this.#prepared.size > MAX_PROGRAMS[this.device.traits.staticShapes ? "static" : "dynamic"]
+    ) {
       this.#prepared.delete(this.#prepared.keys().next().value!);
     }
     return ready;

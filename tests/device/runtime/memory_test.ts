@@ -54,6 +54,21 @@ const ROUNDS = `${IMPORTS}
   const grown = bytes("VmRSS") - before;
   console.log(JSON.stringify({ open: [...open], closed: [...closed], grown }));`;
 
+/** Runs steps on KV caches of five sizes, drops them, and prints how many of them are left. */
+const DROPPED_CACHES = `${IMPORTS}
+  const { config, tensors } = await openCheckpoint("${modelFolder("qwen2-p4-untied-f32")}");
+  const engine = new Engine(new CpuDevice({ threads: 1 }), config, tensors);
+  const caches = [];
+  const stepOf = async (slots) => {
+    const cache = engine.createCache(1, slots);
+    await engine.forward(cache, { ids: [[1]], start: [0], select: [0] });
+    caches.push(...cache.tensors.values().map((tensor) => new WeakRef(tensor)));
+  };
+  for (let slots = 128; slots <= 640; slots += 128) await stepOf(slots);
+  await new Promise((resolve) => setTimeout(resolve));
+  gc();
+  console.log(caches.filter((tensor) => tensor.deref()).length);`;
+
 /** Peak growth in bytes over two runs of the gradients of a deep model, beside the plan. */
 const gradientPeak = (recompute: boolean) =>
   `${IMPORTS}
@@ -163,6 +178,10 @@ if (Deno.build.os === "linux") {
     assert(recomputed.plan < kept.plan * 0.5, `planned ${recomputed.plan} of ${kept.plan}`);
     assert(recomputed.grown < kept.grown * 0.6, `grew ${recomputed.grown} of ${kept.grown}`);
     assert(kept.grown < kept.plan * 1.4, `grew ${kept.grown}, planned ${kept.plan}`);
+  });
+
+  Deno.test("programs that are kept ready keep no KV cache", async () => {
+    assertEquals(await runChild(DROPPED_CACHES, { DENO_V8_FLAGS: "--expose-gc" }), "0\n");
   });
 
   Deno.test("closing a device returns what it mapped, and many rounds do not leak", async () => {

@@ -34,8 +34,12 @@ export class OnnxExecutable implements Executable {
   readonly #weights: Weights;
   readonly #session: Session;
   readonly #binding: Handle;
-  /** Tensors bound now; also keeps their memory alive. */
-  readonly #bound = new Map<string, unknown>();
+  /** Tensors bound last. A program that is kept ready must not keep the caches of earlier runs. */
+  readonly #bound = new Map<string, WeakRef<OnnxValue>>();
+  /** Tensors of the run under way, whose memory must stay. */
+  #running: Bindings | undefined;
+  /** Contents of what depends on the sizes alone. */
+  readonly #constants: unknown[] = [];
   readonly #names = new Map<string, Uint8Array<ArrayBuffer>>();
 
   /** Binds what depends on the program's sizes alone. */
@@ -59,7 +63,7 @@ export class OnnxExecutable implements Executable {
   async run(bindings: Bindings): Promise<void> {
     checkBindings(this.#program, this.#weights, bindings);
     for (const [name, tensor] of bindings as ReadonlyMap<string, OnnxValue>) {
-      if (this.#bound.get(name) === tensor) continue;
+      if (this.#bound.get(name)?.deref() === tensor) continue;
       if (this.#program.outputs.has(name)) {
         this.#api.bindOutput(this.#binding, this.#name(name), tensor.value);
       } else {
@@ -68,9 +72,14 @@ export class OnnxExecutable implements Executable {
           this.#api.bindOutput(this.#binding, this.#name(updateName(name)), tensor.value);
         }
       }
-      this.#bound.set(name, tensor);
+      this.#bound.set(name, new WeakRef(tensor));
     }
-    await this.#api.run(this.#session.handle, this.#binding);
+    this.#running = bindings;
+    try {
+      await this.#api.run(this.#session.handle, this.#binding);
+    } finally {
+      this.#running = undefined;
+    }
   }
 
   #bindConstant(
@@ -82,7 +91,7 @@ export class OnnxExecutable implements Executable {
     const value = this.#api.tensor(address, data.byteLength, [data.length], type);
     this.#api.bindInput(this.#binding, cString(name), value);
     this.#api.release("Value", value); // the binding holds its own reference
-    this.#bound.set(name, data);
+    this.#constants.push(data);
   }
 
   #name(name: string): Uint8Array<ArrayBuffer> {
