@@ -5,75 +5,30 @@ import { assertEquals } from "@std/assert";
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Allowed directions. A module may always import itself. */
-const ALLOWED: Readonly<Record<string, readonly string[]>> = {
-  "core/base": ["deno.json", "kernels"],
-  "core/graph": ["core/base"],
-  "core/ops": ["core/graph", "core/base"],
-  "core/runtime": ["core/ops", "core/graph", "core/base", "kernels"],
-  "core/model": ["core/ops", "core/graph", "core/base"],
-  "core/checkpoint": ["core/model", "core/base"],
-  "core/hub": ["core/base"],
-  "core/tokenizer": ["core/checkpoint", "core/base"],
-  "core/data": ["core/hub", "core/tokenizer", "core/checkpoint", "core/base"],
-  "core/generate": ["core/model", "core/runtime", "core/graph", "core/base"],
-  "core/grammar": ["core/generate", "core/tokenizer", "core/base"],
-  "core/analysis": ["core/model", "core/base"],
-  "core/eval": [
-    "core/session",
-    "core/generate",
-    "core/data",
-    "core/hub",
-    "core/tokenizer",
-    "core/checkpoint",
+const ALLOWED: Readonly<Record<string, string>> = {
+  "core/base": "deno.json kernels",
+  "core/graph": "core/base",
+  "core/ops": "core/graph core/base",
+  "core/runtime": "core/ops core/graph core/base kernels",
+  "core/model": "core/ops core/graph core/base",
+  "core/checkpoint": "core/model core/base",
+  "core/hub": "core/base",
+  "core/tokenizer": "core/checkpoint core/base",
+  "core/data": "core/hub core/tokenizer core/checkpoint core/base",
+  "core/generate": "core/model core/runtime core/graph core/base",
+  "core/grammar": "core/generate core/tokenizer core/base",
+  "core/analysis": "core/model core/base",
+  "core/eval": "core/session core/generate core/data core/hub core/tokenizer core/checkpoint " +
     "core/base",
-  ],
-  "core/collective": ["core/runtime", "core/graph", "core/base"],
-  "core/train": [
-    "core/data",
-    "core/collective",
-    "core/model",
-    "core/checkpoint",
-    "core/runtime",
-    "core/ops",
-    "core/graph",
-    "core/base",
-  ],
-  "core/serve": [
-    "core/grammar",
-    "core/session",
-    "core/generate",
-    "core/model",
-    "core/tokenizer",
-    "core/base",
-  ],
-  "core/session": [
-    "core/grammar",
-    "core/generate",
-    "core/hub",
-    "core/tokenizer",
-    "core/checkpoint",
-    "core/runtime",
-    "core/model",
-    "core/base",
-  ],
-  "cli": [
-    "core/base",
-    "core/analysis",
-    "core/checkpoint",
-    "core/data",
-    "core/collective",
-    "core/eval",
-    "core/generate",
-    "core/graph",
-    "core/hub",
-    "core/model",
-    "core/ops",
-    "core/runtime",
-    "core/serve",
-    "core/session",
-    "core/tokenizer",
-    "core/train",
-  ],
+  "core/collective": "core/runtime core/graph core/base",
+  "core/train": "core/data core/collective core/model core/checkpoint core/runtime core/ops " +
+    "core/graph core/base",
+  "core/serve": "core/grammar core/session core/generate core/model core/tokenizer core/base",
+  "core/session": "core/grammar core/generate core/hub core/tokenizer core/checkpoint " +
+    "core/runtime core/model core/base",
+  "cli": "core/base core/analysis core/checkpoint core/data core/collective core/eval " +
+    "core/generate core/graph core/hub core/model core/ops core/runtime core/serve core/session " +
+    "core/tokenizer core/train",
 };
 
 interface Source {
@@ -109,8 +64,9 @@ function importsOf({ path, text }: Source): string[] {
 Deno.test("imports follow the allowed directions", () => {
   const wrong = ALL.flatMap((source) => {
     const from = moduleOf(source.path);
+    const allowed = [from, ...(ALLOWED[from]?.split(" ") ?? [])];
     return importsOf(source)
-      .filter((to) => moduleOf(to) !== from && !ALLOWED[from]?.includes(moduleOf(to)))
+      .filter((to) => !allowed.includes(moduleOf(to)))
       .map((to) => `${source.path} → ${to}`);
   });
   assertEquals(wrong, []);
