@@ -22,18 +22,8 @@ import {
 } from "../../../cli/output/table.ts";
 import { displayWidth } from "../../../cli/output/wrap.ts";
 import { withScratch } from "../../scratch.ts";
-import { captureIo, type CaptureOptions } from "./capture_io.ts";
+import { captureIo, type CaptureOptions, INVOCATION } from "./capture_io.ts";
 
-const invocation: Invocation = {
-  command: "score",
-  startedAt: new Date(0),
-  startedMs: 0,
-  format: "table",
-  out: undefined,
-  overwrite: false,
-  config: { model: "m", seed: 3, "max-tokens": null },
-  origins: { model: "flag", seed: "flag", "max-tokens": "default" },
-};
 const rows = [
   { task: "gsm8k", score: 0.3125, stderr: 0.0128, n: 1319 },
   { task: "größe", score: 0.5, stderr: null, n: 7 },
@@ -212,7 +202,7 @@ Deno.test("JSON: numeric arrays, undefined, and no number that is not finite", (
 
 async function reported(format: Invocation["format"], single: Record<string, unknown>) {
   const { io, stdout } = captureIo();
-  using report = new Report(io, { ...invocation, format }, { schema: "parscale.score/1" });
+  using report = new Report(io, { ...INVOCATION, format }, { schema: "parscale.score/1" });
   await report.finish(single);
   return stdout();
 }
