@@ -5,7 +5,6 @@ import {
   type BatchOptions,
   type BatchSource,
   BatchStream,
-  describeRow,
   splitDocuments,
 } from "../../../core/data/batches.ts";
 import { openTokens } from "../../../core/data/tokenize.ts";
@@ -283,16 +282,6 @@ Deno.test("the longest row is what unpacked rows need", () => {
   const wide = open({ pack: false });
   assertEquals(wide.longestRow, 5);
   assertEquals(open({ pack: false, tokens: 5 }).next()!.pieces, wide.next()!.pieces);
-});
-
-Deno.test("a row is shown with its documents", () => {
-  const stream = new BatchStream([sourceOf([[1, 2, ~3, 4], [5, 6, 7], [8, 9]])], ORDERED);
-  const batch = stream.next()!, decode = (ids: Int32Array) => ids.join(" ");
-  assertEquals(describeRow(batch, 0, decode), [
-    { start: 0, length: 4, text: "1 2 3 4" },
-    { start: 4, length: 3, text: "5 6 7" },
-  ]);
-  assertEquals(describeRow(batch, 1, decode), [{ start: 0, length: 2, text: "8 9" }]);
 });
 
 Deno.test("a split is disjoint, whole, and the same for the same seed", () => {
