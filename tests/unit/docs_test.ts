@@ -25,35 +25,37 @@ function anchors(page: string): string[] {
   );
 }
 
-Deno.test("links of the documents lead to files and headings that exist", () => {
-  const broken = PAGES.flatMap((page) =>
-    [...prose(page).matchAll(/\]\(([^)\s]+)\)/g)].map(([, target]) => target!)
-      .filter((target) => !/^https?:/.test(target))
-      .filter((target) => {
-        const [path, anchor] = target.split("#") as [string, string | undefined];
-        const file = path === "" ? page : new URL(path, `file:///${page}`).pathname.slice(1);
-        return !exists(file) || (anchor !== undefined && !anchors(file).includes(anchor));
-      }).map((target) => `${page}: ${target}`)
+/** Requires that pages name nothing but what there is; a pattern's group, if any, has the name. */
+function assertNamed(
+  pages: readonly string[],
+  textOf: (page: string) => string,
+  pattern: RegExp,
+  isKnown: (name: string, page: string) => boolean,
+): void {
+  const unknown = pages.flatMap((page) =>
+    [...textOf(page).matchAll(pattern)].map((match) => match.at(-1)!)
+      .filter((name) => !isKnown(name, page)).map((name) => `${page}: ${name}`)
   );
-  assertEquals(broken, []);
-});
+  assertEquals(unknown, []);
+}
+
+Deno.test("links of the documents lead to files and headings that exist", () =>
+  assertNamed(PAGES, prose, /\]\(([^)\s]+)\)/g, (target, page) => {
+    if (/^https?:/.test(target)) return true;
+    const [path, anchor] = target.split("#") as [string, string | undefined];
+    const file = path === "" ? page : new URL(path, `file:///${page}`).pathname.slice(1);
+    return exists(file) && (anchor === undefined || anchors(file).includes(anchor));
+  }));
 
 Deno.test("files that the documents name exist", () => {
   const named = /`((?:core|cli|tests|kernels|fixtures|docs|\.ci|\.github)\/[\w./-]+)`/g;
-  const missing = PAGES.flatMap((page) =>
-    [...prose(page).matchAll(named)].map(([, path]) => path!)
-      .filter((path) => !exists(path)).map((path) => `${page}: ${path}`)
-  );
-  assertEquals(missing, []);
+  assertNamed(PAGES, prose, named, exists);
 });
 
 Deno.test("tasks that the documents name are in deno.json", () => {
   const { tasks } = JSON.parse(read("deno.json")) as { tasks: Record<string, string> };
-  const unknown = PAGES.flatMap((page) =>
-    [...read(page).matchAll(/(?:deno|deno@2\.9\.6) task ([\w:-]+)/g)].map(([, name]) => name!)
-      .filter((name) => !Object.hasOwn(tasks, name)).map((name) => `${page}: ${name}`)
-  );
-  assertEquals(unknown, []);
+  const named = /(?:deno|deno@2\.9\.6) task ([\w:-]+)/g;
+  assertNamed(PAGES, read, named, (name) => Object.hasOwn(tasks, name));
 });
 
 /** Flags of other programs that appear in prose. */
@@ -63,13 +65,11 @@ const OTHER_FLAGS = ["--emulated", "--megabytes", "--memory", "--peer", "--folde
 
 Deno.test("flags that README and docs name are flags of a command", async () => {
   const all = (await loadAll(commands)).flatMap(({ flags }) => Object.keys(flags));
-  const known = [...all, ...Object.keys(commonFlags), "help", "version"].map((name) => `--${name}`);
-  const unknown = ["README.md", ...DOCS].flatMap((page) =>
-    [...prose(page).matchAll(/(?<![\w-])--[a-z][\w-]*/g)].map(([flag]) => flag)
-      .filter((flag) => !known.includes(flag) && !known.includes(flag.replace("--no-", "--")))
-      .filter((flag) => !OTHER_FLAGS.includes(flag)).map((flag) => `${page}: ${flag}`)
-  );
-  assertEquals(unknown, []);
+  const known = [...all, ...Object.keys(commonFlags), "help", "version"].map((name) => `--${name}`)
+    .concat(OTHER_FLAGS);
+  const isKnown = (flag: string) =>
+    known.includes(flag) || known.includes(flag.replace("--no-", "--"));
+  assertNamed(["README.md", ...DOCS], prose, /(?<![\w-])--[a-z][\w-]*/g, isKnown);
 });
 
 Deno.test("README and the tutorial write different files, so that both run in one folder", () => {
@@ -103,7 +103,6 @@ Deno.test("docs/formats.md has the exit codes and the schemas of the code", () =
         : ""
     ).join("");
   const code = sources("cli") + sources("core");
-  const missing = [...page.matchAll(/`(parscale\.[\w-]+\/\d+)`/g)].map(([, schema]) => schema!)
-    .filter((schema) => !code.includes(`"${schema}"`));
-  assertEquals(missing, []);
+  const named = /`(parscale\.[\w-]+\/\d+)`/g;
+  assertNamed(["docs/formats.md"], read, named, (schema) => code.includes(`"${schema}"`));
 });

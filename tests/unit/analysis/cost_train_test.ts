@@ -6,6 +6,7 @@ import { trainCost, type TrainQuestion } from "../../../core/analysis/cost_train
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
 import { trainableSpecs } from "../../../core/train/trainable.ts";
+import { shapeOf } from "../../gpu/shapes.ts";
 import { planTraining } from "../../../core/train/training_memory.ts";
 
 const { shape } = findSize("0.5B")!;
@@ -31,10 +32,8 @@ Deno.test("weights, gradients and two moments in float32 are 16 bytes per traine
   const all = cost(), introduced = cost({ params: "introduced" });
   assertEquals([all.trainedParams, introduced.trainedParams], [total, prefix + aggregator]);
   assertEquals(all.weightBytes + all.gradientBytes + all.momentBytes, 16 * total);
-  assertEquals(
-    introduced.weightBytes + introduced.gradientBytes + introduced.momentBytes,
-    4 * total + 12 * (prefix + aggregator),
-  );
+  const bytes = introduced.weightBytes + introduced.gradientBytes + introduced.momentBytes;
+  assertEquals(bytes, 4 * total + 12 * (prefix + aggregator));
   const half = cost({ bytes: { weight: 2, activation: 2, cache: 2 } });
   assertEquals(half.weightBytes, 6 * total);
 });
@@ -46,10 +45,8 @@ Deno.test("kept activations are what the header lists", () => {
   const kept = 4 * h + (q + 2 * v) * d + q * d + 3 * f;
   assertEquals(cost().activationBytes, rows * 4 * L * kept + tail);
   const less = 2 * h + (q + 2 * v) * d + q * d + 2 * f;
-  assertEquals(
-    cost({ params: "introduced", recompute: true }).activationBytes,
-    rows * 4 * (L * h + less) + tail,
-  );
+  const redone = cost({ params: "introduced", recompute: true });
+  assertEquals(redone.activationBytes, rows * 4 * (L * h + less) + tail);
 });
 
 Deno.test("forward and backward are three passes, two for introduced, one more if redone", () => {
@@ -75,30 +72,9 @@ Deno.test("micro-batches take less memory and as many operations", () => {
 
 Deno.test("memory is near the exact plans of our own trainer", () => {
   const config: ModelConfig = {
-    family: "qwen2",
-    vocabSize: 2048,
-    hiddenSize: 256,
-    intermediateSize: 704,
-    numHiddenLayers: 4,
-    numAttentionHeads: 4,
-    numKeyValueHeads: 2,
-    headDim: 64,
-    rmsNormEps: 1e-6,
-    ropeTheta: 1e4,
-    maxPositionEmbeddings: 2048,
-    tieWordEmbeddings: true,
-    attentionBias: true,
-    outputBias: false,
-    mlpBias: false,
-    dtype: "f32",
-    eosTokenIds: [],
-    streams: 2,
-    prefix: true,
-    loraRank: 0,
-    bitfit: false,
-    prefixTokens: 16,
-    smoothing: 0.1,
-    aggregator: "dynamic",
+    ...shapeOf("0.5B", 2),
+    ...{ vocabSize: 2048, hiddenSize: 256, intermediateSize: 704, numHiddenLayers: 4 },
+    ...{ numAttentionHeads: 4, numKeyValueHeads: 2, headDim: 64, prefixTokens: 16, dtype: "f32" },
   };
   const device = new ReferenceDevice("f32");
   for (const params of ["all", "introduced"] as const) {

@@ -13,20 +13,18 @@ Deno.test("a folder that is named, else the system's, else that of the home", ()
   assertEquals(from({ HOME: "/h" }), "/h/.cache/parscale");
 });
 
-Deno.test({
-  name: "without a home the folder is private, and one that is not is refused",
+Deno.test("without a home the folder is private, and one that is not is refused", {
   ignore: Deno.uid() === null,
-  async fn() {
-    const temporary = await Deno.makeTempDir();
-    const folder = from({ TMPDIR: temporary });
-    assertEquals(folder, `${temporary}/parscale-${Deno.uid()}`);
-    assertEquals(Deno.statSync(folder).mode! & 0o777, 0o700);
-    Deno.chmodSync(folder, 0o777);
-    assertThrows(
-      () => from({ TMPDIR: temporary }),
-      EnvironmentError,
-      "other users can write to it",
-    );
-    await Deno.remove(temporary, { recursive: true });
-  },
+}, async () => {
+  const temporary = await Deno.makeTempDir();
+  const folder = from({ TMPDIR: temporary });
+  assertEquals(folder, `${temporary}/parscale-${Deno.uid()}`);
+  assertEquals(Deno.statSync(folder).mode! & 0o777, 0o700);
+  Deno.chmodSync(folder, 0o777);
+  assertThrows(
+    () => from({ TMPDIR: temporary }),
+    EnvironmentError,
+    "other users can write to it",
+  );
+  await Deno.remove(temporary, { recursive: true });
 });

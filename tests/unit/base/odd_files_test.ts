@@ -3,7 +3,7 @@
  * is refused by name and not read. Opening a pipe would wait for a writer, so one comes after a while: a
  * test that opens it fails instead of waiting for ever.
  */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertStringIncludes } from "@std/assert";
 import { readConfig } from "../../../cli/framework/config_file.ts";
 import { openRegularFile, readRegularFile } from "../../../core/base/files.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
@@ -11,7 +11,6 @@ import { readDocuments } from "../../../core/data/read.ts";
 import { resolveSources } from "../../../core/data/sources.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { makeAdapter } from "../../cli/serve_testing.ts";
-import { runParscale } from "../../cli/run.ts";
 import { copyModel, MODELS, userError, withScratch } from "../checkpoint/testing.ts";
 
 const MODEL = "qwen2-p1-tied-f32";
@@ -64,10 +63,10 @@ async function readAll(spec: string): Promise<void> {
   }
 }
 
-Deno.test({
-  name: "odd files in a model folder are refused by name",
-  ignore: !LINUX,
-  fn: () =>
+Deno.test(
+  "odd files in a model folder are refused by name",
+  { ignore: !LINUX },
+  () =>
     withScratch(async (scratch) => {
       const folder = `${scratch}/model`;
       const model = ["config.json", "generation_config.json", "model.safetensors"];
@@ -75,8 +74,10 @@ Deno.test({
       for (const file of [...model, ...tokenizer]) {
         copyModel(MODEL, folder);
         const isModel = model.includes(file);
-        await refuse(`${folder}/${file}`, () =>
-          isModel ? openCheckpoint(folder) : openTokenizer(folder));
+        await refuse(
+          `${folder}/${file}`,
+          () => isModel ? openCheckpoint(folder) : openTokenizer(folder),
+        );
         await Deno.remove(folder, { recursive: true });
       }
       for (const file of ["vocab.json", "merges.txt"]) {
@@ -85,8 +86,7 @@ Deno.test({
         const byte = JSON.parse(Deno.readTextFileSync(`${MODELS}/${MODEL}/tokenizer.json`)).model;
         Deno.writeTextFileSync(`${folder}/vocab.json`, JSON.stringify(byte.vocab));
         Deno.writeTextFileSync(`${folder}/merges.txt`, "");
-        await refuse(`${folder}/${file}`, () =>
-          openTokenizer(folder));
+        await refuse(`${folder}/${file}`, () => openTokenizer(folder));
         await Deno.remove(folder, { recursive: true });
       }
       copyModel(MODEL, folder);
@@ -97,63 +97,44 @@ Deno.test({
       await refuse(`${folder}/model-1.safetensors`, () => openCheckpoint(folder));
       await refuse(index, () => openCheckpoint(folder));
     }),
-});
+);
 
-Deno.test({
-  name: "odd files in an adapter, among data and as a config are refused by name",
+Deno.test("odd files in an adapter, among data and as a config are refused by name", {
   ignore: !LINUX,
-  fn: () =>
-    withScratch(async (scratch) => {
-      const adapter = await makeAdapter(`${MODELS}/${MODEL}`, 2, `${scratch}/adapter`);
-      const open = () => openCheckpoint(`${MODELS}/${MODEL}`, { adapter });
-      await open();
-      await refuse(`${adapter}/introduced.safetensors`, open);
-      Deno.mkdirSync(`${scratch}/data`);
-      const { folder: _, ...odd } = KINDS; // a folder of data is searched
-      for (const ending of ["jsonl", "txt", "parquet", "jsonl.gz"]) {
-        const path = `${scratch}/data/rows.${ending}`;
-        await refuse(path, () => readAll(path), odd);
-        await Deno.remove(path, { recursive: true });
-      }
-      await refuse(`${scratch}/config.json`, () => readConfig(`${scratch}/config.json`, "train"));
-    }),
-});
+}, () =>
+  withScratch(async (scratch) => {
+    const adapter = await makeAdapter(`${MODELS}/${MODEL}`, 2, `${scratch}/adapter`);
+    const open = () => openCheckpoint(`${MODELS}/${MODEL}`, { adapter });
+    await open();
+    await refuse(`${adapter}/introduced.safetensors`, open);
+    Deno.mkdirSync(`${scratch}/data`);
+    const { folder: _, ...odd } = KINDS; // a folder of data is searched
+    for (const ending of ["jsonl", "txt", "parquet", "jsonl.gz"]) {
+      const path = `${scratch}/data/rows.${ending}`;
+      await refuse(path, () => readAll(path), odd);
+      await Deno.remove(path, { recursive: true });
+    }
+    await refuse(`${scratch}/config.json`, () => readConfig(`${scratch}/config.json`, "train"));
+  }));
 
-Deno.test({
-  name: "a socket is refused by name, and so is a file above the limit of its kind",
+Deno.test("a socket is refused by name, and so is a file above the limit of its kind", {
   ignore: !LINUX,
-  fn: () =>
-    withScratch(async (scratch) => {
-      using _ = Deno.listen({ transport: "unix", path: `${scratch}/config.json` });
-      const error = await userError(() => openRegularFile(`${scratch}/config.json`));
-      assertStringIncludes(error.message, "is a socket, not a regular file");
-      using file = Deno.openSync(`${scratch}/large`, { write: true, create: true });
+}, () =>
+  withScratch(async (scratch) => {
+    using _ = Deno.listen({ transport: "unix", path: `${scratch}/config.json` });
+    const error = await userError(() => openRegularFile(`${scratch}/config.json`));
+    assertStringIncludes(error.message, "is a socket, not a regular file");
+    using file = Deno.openSync(`${scratch}/large`, { write: true, create: true });
+    file.truncateSync(1e12);
+    const large = await userError(() => readRegularFile(`${scratch}/large`));
+    assertStringIncludes(large.message, "is too large: 1000000000000 bytes");
+    for (const name of ["config.json", "tokenizer.json", "chat_template.jinja"]) {
+      copyModel(MODEL, `${scratch}/model`);
+      using file = Deno.openSync(`${scratch}/model/${name}`, { write: true, create: true });
       file.truncateSync(1e12);
-      const large = await userError(() => readRegularFile(`${scratch}/large`));
-      assertStringIncludes(large.message, "is too large: 1000000000000 bytes");
-      for (const name of ["config.json", "tokenizer.json", "chat_template.jinja"]) {
-        copyModel(MODEL, `${scratch}/model`);
-        using file = Deno.openSync(`${scratch}/model/${name}`, { write: true, create: true });
-        file.truncateSync(1e12);
-        const work = name === "config.json" ? openCheckpoint : openTokenizer;
-        const { message } = await userError(() => work(`${scratch}/model`));
-        assertStringIncludes(message, `${name}" is too large`);
-        await Deno.remove(`${scratch}/model`, { recursive: true });
-      }
-    }),
-});
-
-Deno.test({
-  name: "a command ends with code 3 and the name of the pipe",
-  ignore: !LINUX,
-  fn: () =>
-    withScratch(async (scratch) => {
-      const folder = `${scratch}/model`;
-      copyModel(MODEL, folder);
-      await Deno.remove(`${folder}/tokenizer.json`);
-      KINDS.pipe!.make(`${folder}/tokenizer.json`);
-      const { code, stderr } = await runParscale(["generate", "--model", folder, "--prompt", "x"]);
-      assertEquals(code, 3);
-      assertStringIncludes(stderr, `tokenizer.json" is a pipe, not a regular file`);
-    }),
-});
+      const work = name === "config.json" ? openCheckpoint : openTokenizer;
+      const { message } = await userError(() => work(`${scratch}/model`));
+      assertStringIncludes(message, `${name}" is too large`);
+      await Deno.remove(`${scratch}/model`, { recursive: true });
+    }
+  }));

@@ -107,39 +107,6 @@ Deno.test("the extreme draws stay inside the filters", () => {
   assertEquals(sample(logits, options, drawing(1 - 2 ** -53)), 3);
 });
 
-Deno.test("draws follow the distribution (chi-square), and a seed repeats them", () => {
-  const logits = Array.from({ length: 12 }, (_, id) => Math.sin(id * 7) * 2);
-  for (
-    const options of [{ temperature: 0.8, topK: 0, topP: 1, minP: 0 }, {
-      temperature: 1.3,
-      topK: 10,
-      topP: 0.95,
-      minP: 0.02,
-    }]
-  ) {
-    const probabilities = naiveProbabilities(logits, options);
-    const draw = (seed: number) => {
-      const random = new RandomStream(seed);
-      return Array.from({ length: 20_000 }, () => sample(logits, options, random));
-    };
-    const ids = draw(1);
-    const counts = logits.map(() => 0);
-    for (const id of ids) counts[id]!++;
-    let statistic = 0;
-    let freedom = -1;
-    probabilities.forEach((probability, id) => {
-      if (probability === 0) return assertEquals(counts[id], 0);
-      const expected = probability * ids.length;
-      statistic += (counts[id]! - expected) ** 2 / expected;
-      freedom++;
-    });
-    // Mean and standard deviation of the statistic are known; four of them is one in ten thousand.
-    assert(statistic < freedom + 4 * Math.sqrt(2 * freedom), `${statistic} for ${freedom}`);
-    assertEquals(draw(1), ids);
-    assert(draw(2).join() !== ids.join());
-  }
-});
-
 Deno.test("a vocabulary of 150 000 is not sorted as a whole", () => {
   const random = new RandomStream(5), size = 150_000;
   const shapes = {

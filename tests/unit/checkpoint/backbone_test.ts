@@ -68,6 +68,9 @@ Deno.test("an adapter knows its backbone; it is only compared on request", () =>
     );
     await checkAdapterBackbone(await openCheckpoint(model));
     await checkAdapterBackbone(await openCheckpoint(model, { adapter }));
+    const deeper = `${MODELS}/qwen2-p1-untied-bf16`;
+    const { message } = await userError(() => openCheckpoint(deeper, { adapter }));
+    assertStringIncludes(message, "num_hidden_layers is 2, expected 3");
 
     copyModel("qwen2-p1-tied-f32", other);
     const { header, data } = readRaw(`${other}/model.safetensors`);

@@ -6,22 +6,34 @@ import {
   clearCache,
   openFromCache,
 } from "../../../core/checkpoint/quantized_cache.ts";
-import {
-  planQuantization,
-  quantizeCheckpoint,
-} from "../../../core/checkpoint/quantize_checkpoint.ts";
-import { linearSpecs } from "../../../core/model/parameters.ts";
+import type { QuantizedFormat } from "../../../core/base/quantize.ts";
 import { copyModel, withScratch } from "./testing.ts";
 
 const Q4 = { kind: "q4", block: 32 } as const;
-const MODEL = "qwen2-p2-tied-f32";
 
-/** A cache that takes small models, and how often it made an entry. */
-function cacheIn(folder: string, limitBytes = Infinity) {
-  const made: number[] = [];
-  const onMake = (bytes: number) => void made.push(bytes);
-  return { made, cache: { folder: `${folder}/weights`, limitBytes, leastBytes: 0, onMake } };
+interface Place {
+  readonly model: string;
+  readonly cache: string;
+  /** Sizes of the entries made. */
+  readonly made: readonly number[];
+  /** Opens the model from a cache that takes small ones. */
+  open(format: QuantizedFormat, limitBytes?: number): ReturnType<typeof openFromCache>;
 }
+
+const withCache = (work: (place: Place) => Promise<void>) =>
+  withScratch(async (folder) => {
+    const model = `${folder}/model`, cache = `${folder}/weights`, made: number[] = [];
+    copyModel("qwen2-p2-tied-f32", model);
+    const onMake = (bytes: number) => void made.push(bytes);
+    const open = async (format: QuantizedFormat, limitBytes = Infinity) =>
+      await openFromCache(await openCheckpoint(model), format, {
+        folder: cache,
+        limitBytes,
+        leastBytes: 0,
+        onMake,
+      });
+    await work({ model, cache, made, open });
+  });
 
 type Weights = ReturnType<typeof weightsOf>;
 
@@ -39,34 +51,11 @@ function codesOf(weights: Weights): Record<string, number[]> {
   );
 }
 
-Deno.test("kept codes are those of convert --quantize, and are made once", () =>
-  withScratch(async (folder) => {
-    const model = `${folder}/model`;
-    copyModel(MODEL, model);
-    const { made, cache } = cacheIn(folder);
-    const first = await openFromCache(await openCheckpoint(model), Q4, cache);
-    const again = await openFromCache(await openCheckpoint(model), Q4, cache);
-    assertEquals(made.length, 1);
-    assertEquals(again, first);
-    const out = `${folder}/q4`;
-    await quantizeCheckpoint(await planQuantization({ model, out, format: Q4 }));
-    const written = await openCheckpoint(out, { quantized: true });
-    const codes = codesOf(weightsOf(first!));
-    assertEquals(Object.keys(codes).length, 2 * linearSpecs(written.config).length);
-    assertEquals(codes, codesOf(weightsOf(written)));
-    assertEquals(first!.config, written.config);
-  }));
-
 Deno.test("another scheme and a changed source have entries of their own", () =>
-  withScratch(async (folder) => {
-    const model = `${folder}/model`;
-    copyModel(MODEL, model);
-    const { made, cache } = cacheIn(folder);
-    const open = async (format: typeof Q4 | { kind: "q8"; block: number }) =>
-      (await openFromCache(await openCheckpoint(model), format, cache))!.quantization!;
-    await open(Q4);
-    assertEquals((await open({ kind: "q8", block: 32 })).format.kind, "q8");
-    assertEquals((await open({ kind: "q8", block: 64 })).format.block, 64);
+  withCache(async ({ model, made, open }) => {
+    for (const format of [Q4, { kind: "q8", block: 32 }, { kind: "q8", block: 64 }] as const) {
+      assertEquals((await open(format))!.quantization!.format, format);
+    }
     const path = `${model}/model.safetensors`;
     const bytes = Deno.readFileSync(path);
     bytes[bytes.length - 2]! ^= 1; // the last weight
@@ -77,13 +66,9 @@ Deno.test("another scheme and a changed source have entries of their own", () =>
   }));
 
 Deno.test("a damaged entry is made again", () =>
-  withScratch(async (folder) => {
-    const model = `${folder}/model`;
-    copyModel(MODEL, model);
-    const { made, cache } = cacheIn(folder);
-    const open = async () => (await openFromCache(await openCheckpoint(model), Q4, cache))!;
-    const codes = codesOf(weightsOf(await open()));
-    const path = (await cacheEntries(cache.folder))[0]!.path;
+  withCache(async ({ cache, made, open }) => {
+    const codes = codesOf(weightsOf((await open(Q4))!));
+    const path = (await cacheEntries(cache))[0]!.path;
     const weights = `${path}/model.safetensors`, config = `${path}/config.json`;
     const size = Deno.statSync(weights).size;
     const damages: (() => void)[] = [
@@ -92,30 +77,24 @@ Deno.test("a damaged entry is made again", () =>
       () => Deno.removeSync(weights),
       () => Deno.truncateSync(config, 20),
       () => Deno.writeTextFileSync(config, "{}"),
-      () =>
-        Deno.writeTextFileSync(
-          config,
-          Deno.readTextFileSync(config).replace('"version": 1', '"version": 0'),
-        ),
+      () => {
+        const text = Deno.readTextFileSync(config).replace('"version": 1', '"version": 0');
+        Deno.writeTextFileSync(config, text);
+      },
     ];
     for (const [i, damage] of damages.entries()) {
       damage();
-      assertEquals(codesOf(weightsOf(await open())), codes);
+      assertEquals(codesOf(weightsOf((await open(Q4))!)), codes);
       assertEquals(made.length, i + 2, `damage ${i}`);
     }
   }));
 
 Deno.test("the entries not used for longest go first, and the cache can be cleared", () =>
-  withScratch(async (folder) => {
-    const model = `${folder}/model`;
-    copyModel(MODEL, model);
-    const { cache } = cacheIn(folder);
-    const open = async (block: number, limitBytes = Infinity, kind: "q8" | "q4" = "q8") =>
-      await openFromCache(await openCheckpoint(model), { kind, block }, { ...cache, limitBytes });
+  withCache(async ({ cache, open }) => {
     const pathOf = async (block: number) =>
-      [...(await open(block))!.quantization!.matrices.values()][0]!.codes.path;
+      [...(await open({ kind: "q8", block }))!.quantization!.matrices.values()][0]!.codes.path;
     const paths = [await pathOf(16), await pathOf(32), await pathOf(64)];
-    const entries = await cacheEntries(cache.folder);
+    const entries = await cacheEntries(cache);
     const old = (path: string, seconds: number) => {
       const config = `${path.slice(0, path.lastIndexOf("/"))}/config.json`;
       const at = new Date(Date.now() - seconds * 1000);
@@ -125,10 +104,10 @@ Deno.test("the entries not used for longest go first, and the cache can be clear
     old(paths[1]!, 60);
     await pathOf(32); // used again
     const total = entries.reduce((sum, { bytes }) => sum + bytes, 0);
-    await open(32, total, "q4"); // smaller than any other, so that one makes room for it
-    const left = (await cacheEntries(cache.folder)).map(({ path }) => `${path}/model.safetensors`);
+    await open(Q4, total); // smaller than any other, so that one makes room for it
+    const left = (await cacheEntries(cache)).map(({ path }) => `${path}/model.safetensors`);
     assertEquals(paths.map((path) => left.includes(path)), [false, true, true]);
-    assertEquals(await open(256, 1000), undefined, "larger than the cache");
-    assertEquals((await clearCache(cache.folder)).length, 3);
-    assertEquals(await cacheEntries(cache.folder), []);
+    assertEquals(await open({ kind: "q8", block: 256 }, 1000), undefined, "larger than the cache");
+    assertEquals((await clearCache(cache)).length, 3);
+    assertEquals(await cacheEntries(cache), []);
   }));

@@ -3,7 +3,20 @@
  *
  * Nothing is a terminal unless said so; the clock only moves when a test moves it.
  */
+import type { Invocation } from "../../../cli/output/document.ts";
 import { DEFAULT_SETTINGS, Io, type Settings, type StreamName } from "../../../cli/output/io.ts";
+
+/** A run of a command whose output nothing else depends on. */
+export const INVOCATION: Invocation = {
+  command: "score",
+  startedAt: new Date(0),
+  startedMs: 0,
+  format: "jsonl",
+  out: undefined,
+  overwrite: false,
+  config: {},
+  origins: {},
+};
 
 /** Options of the pretended process. */
 export interface CaptureOptions {

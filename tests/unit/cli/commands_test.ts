@@ -1,8 +1,7 @@
 /** Every registered command's tables: unique, documented, parseable, and completed by all shells. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { flagsOf } from "../../../cli/framework/command.ts";
+import { flagsOf, loadAll } from "../../../cli/framework/command.ts";
 import { commands } from "../../../cli/commands/mod.ts";
-import { loadAll } from "../../../cli/framework/command.ts";
 import { commonFlags, engineFlags } from "../../../cli/framework/common.ts";
 import { completionScript, SHELLS } from "../../../cli/framework/completions.ts";
 import { fullHelp, shortHelp } from "../../../cli/framework/help.ts";
@@ -11,17 +10,12 @@ import { resolve } from "../../../cli/framework/resolve.ts";
 import { camelCase, type Flag, type FlagTable, isNegatable } from "../../../cli/framework/table.ts";
 import { readValue } from "../../../cli/framework/values.ts";
 import { PLAIN } from "../../../cli/output/color.ts";
-import { EXIT_CODES } from "../../../cli/output/exit_codes.ts";
 
 const loaded = await loadAll(commands);
 const tables: [string, FlagTable][] = [
   ["engine flags", { ...engineFlags, ...commonFlags }],
   ...loaded.map((command): [string, FlagTable] => [command.name, flagsOf(command)]),
 ];
-
-Deno.test("command names are unique", () => {
-  assertEquals(new Set(commands.map(({ name }) => name)).size, commands.length);
-});
 
 Deno.test("long names are kebab case and, with --no forms and letters, unique", () => {
   for (const [command, table] of tables) {
@@ -121,9 +115,4 @@ Deno.test("completions name every command and flag in every shell", () => {
       }
     }
   }
-});
-
-Deno.test("exit codes are unique and complete", () => {
-  const codes: number[] = EXIT_CODES.map(({ code }) => code);
-  assertEquals(codes, [0, 1, 2, 3, 4, 5, 70, 130, 143]);
 });

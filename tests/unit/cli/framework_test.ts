@@ -96,14 +96,10 @@ Deno.test("trap: only switches that are on by default have a --no form", () => {
   assertEquals(given("--no-pack"), { pack: ["false"] });
   assertEquals(given("--pack"), { pack: ["true"] });
   assertEquals(given("--deterministic=false"), { deterministic: ["false"] });
-  assertEquals(problems("--no-deterministic"), [
-    "unknown flag `--no-deterministic`",
-  ]);
+  assertEquals(problems("--no-deterministic"), ["unknown flag `--no-deterministic`"]);
   assertEquals(problems("--no-model=x"), ["unknown flag `--no-model`"]);
   assertEquals(parse(["--no-model=x"], table).given.has("model"), false);
-  assertEquals(problems("--no-pack=1"), [
-    "`--no-pack` takes no value",
-  ]);
+  assertEquals(problems("--no-pack=1"), ["`--no-pack` takes no value"]);
 });
 
 Deno.test("trap: a switch does not eat the argument behind it", () => {
@@ -156,12 +152,9 @@ Deno.test("help has two forms, the full one wins", () => {
 });
 
 Deno.test("flags of other programs get the name that they have here", () => {
-  const table: FlagTable = Object.fromEntries(
-    ["temperature", "max-tokens", "steps", "quantize"].map((name) => [
-      name,
-      { type: "string", summary: "", details: "" },
-    ]),
-  );
+  const names = ["temperature", "max-tokens", "steps", "quantize"];
+  const text = { type: "string", ...words } as const;
+  const table: FlagTable = Object.fromEntries(names.map((name) => [name, text]));
   const hint = (flag: string) => parse([flag], table).problems[0]!.hint;
   assertEquals(hint("--temp=1"), "did you mean `--temperature`?");
   assertEquals(hint("--max_new_tokens"), "did you mean `--max-tokens`?");

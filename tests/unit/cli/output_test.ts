@@ -1,4 +1,4 @@
-/** Output: colour rules, input, tables, number formats, documents, reports, sinks, progress. */
+/** Colour, input, tables, number formats, reports, sinks, progress. */
 import {
   assert,
   assertEquals,
@@ -8,11 +8,11 @@ import {
 } from "@std/assert";
 import { DataError, NumericalError, UsageError } from "../../../core/base/errors.ts";
 import { PLAIN, wantsColor } from "../../../cli/output/color.ts";
-import { buildDocument, type Invocation, toJson } from "../../../cli/output/document.ts";
+import { type Invocation, toJson } from "../../../cli/output/document.ts";
 import { ClosedPipeError, MissingInputError } from "../../../cli/output/io.ts";
 import { formatDuration, Progress } from "../../../cli/output/progress.ts";
 import { Report } from "../../../cli/output/report.ts";
-import { openSink, writeText } from "../../../cli/output/sink.ts";
+import { openSink } from "../../../cli/output/sink.ts";
 import {
   csvLine,
   formatNumber,
@@ -22,18 +22,8 @@ import {
 } from "../../../cli/output/table.ts";
 import { displayWidth } from "../../../cli/output/wrap.ts";
 import { withScratch } from "../../scratch.ts";
-import { captureIo } from "./capture_io.ts";
+import { captureIo, type CaptureOptions, INVOCATION } from "./capture_io.ts";
 
-const invocation: Invocation = {
-  command: "score",
-  startedAt: new Date(0),
-  startedMs: 0,
-  format: "table",
-  out: undefined,
-  overwrite: false,
-  config: { model: "m", seed: 3, "max-tokens": null },
-  origins: { model: "flag", seed: "flag", "max-tokens": "default" },
-};
 const rows = [
   { task: "gsm8k", score: 0.3125, stderr: 0.0128, n: 1319 },
   { task: "größe", score: 0.5, stderr: null, n: 7 },
@@ -45,17 +35,21 @@ const columns = [
 ];
 
 Deno.test("colour: flag before environment before terminal, per stream", () => {
-  const wants = (mode: "auto" | "always" | "never", terminal: boolean, env = {}) =>
-    wantsColor(mode, terminal, (name) => (env as Record<string, string>)[name]);
-  assertEquals(wants("auto", true), true);
-  assertEquals(wants("auto", false), false);
-  assertEquals(wants("never", true, { FORCE_COLOR: "1" }), false);
-  assertEquals(wants("always", false, { NO_COLOR: "1" }), true);
-  assertEquals(wants("auto", true, { NO_COLOR: "1" }), false);
-  assertEquals(wants("auto", true, { NO_COLOR: "" }), true);
-  assertEquals(wants("auto", true, { TERM: "dumb" }), false);
-  assertEquals(wants("auto", false, { FORCE_COLOR: "1" }), true);
-  assertEquals(wants("auto", false, { FORCE_COLOR: "0" }), false);
+  const cases = [
+    ["auto", true, {}, true],
+    ["auto", false, {}, false],
+    ["never", true, { FORCE_COLOR: "1" }, false],
+    ["always", false, { NO_COLOR: "1" }, true],
+    ["auto", true, { NO_COLOR: "1" }, false],
+    ["auto", true, { NO_COLOR: "" }, true],
+    ["auto", true, { TERM: "dumb" }, false],
+    ["auto", false, { FORCE_COLOR: "1" }, true],
+    ["auto", false, { FORCE_COLOR: "0" }, false],
+  ] as const;
+  for (const [mode, terminal, env, expected] of cases) {
+    const variable = (name: string) => (env as Record<string, string>)[name];
+    assertEquals(wantsColor(mode, terminal, variable), expected, JSON.stringify([mode, env]));
+  }
   const { io } = captureIo({ terminals: ["stderr"] });
   assertEquals(io.palette("stderr").error("x"), "\x1b[31mx\x1b[39m");
   assertEquals(io.palette("stdout").error("x"), "x");
@@ -195,17 +189,6 @@ Deno.test("Markdown and CSV: alignment, quoting, unrounded numbers", () => {
   );
 });
 
-Deno.test("documents: fixed head, seed from the config, absent is null", () => {
-  const head = { schema: "parscale.score/1", device: "cpu" };
-  const document = buildDocument(invocation, head, 1234.5, rows);
-  assertEquals(
-    Object.keys(document).join(" "),
-    "schema version command config seed device started_at duration_s results",
-  );
-  assertEquals([document.seed, document.device, document.duration_s], [3, "cpu", 1.235]);
-  assertEquals(document.started_at, "1970-01-01T00:00:00.000Z");
-});
-
 Deno.test("JSON: numeric arrays, undefined, and no number that is not finite", () => {
   const json = toJson({ a: new Float32Array([0.5, 1]), b: undefined, c: [undefined], d: {} });
   assertEquals(json, '{"a":[0.5,1],"b":null,"c":[null],"d":{}}');
@@ -217,24 +200,12 @@ Deno.test("JSON: numeric arrays, undefined, and no number that is not finite", (
   assertThrows(() => toJson(new Float32Array([Infinity])), NumericalError);
 });
 
-async function reported(format: Invocation["format"], single?: Record<string, unknown>) {
-  const capture = captureIo();
-  using report = new Report(capture.io, { ...invocation, format }, {
-    schema: "parscale.score/1",
-    ...(single === undefined ? { columns } : {}),
-  });
-  if (single === undefined) { for (const row of rows) report.row(row); }
+async function reported(format: Invocation["format"], single: Record<string, unknown>) {
+  const { io, stdout } = captureIo();
+  using report = new Report(io, { ...INVOCATION, format }, { schema: "parscale.score/1" });
   await report.finish(single);
-  return capture.stdout();
+  return stdout();
 }
-
-Deno.test("reports: the same rows in every format", async () => {
-  assertEquals(await reported("table"), plainTable(columns, rows));
-  assertEquals(await reported("md"), markdownTable(columns, rows));
-  assertEquals(await reported("jsonl"), rows.map((row) => JSON.stringify(row) + "\n").join(""));
-  assertEquals(await reported("csv"), "task,score,n\ngsm8k,0.3125,1319\ngröße,0.5,7\n");
-  assertEquals(JSON.parse(await reported("json")).results, rows);
-});
 
 Deno.test("reports: one object is upright in a table, one line in rows", async () => {
   const single = { family: "qwen2", params: 494032768, share: 0.123456789 };
@@ -247,51 +218,45 @@ Deno.test("reports: one object is upright in a table, one line in rows", async (
   assertEquals(await reported("csv", single), "family,params,share\nqwen2,494032768,0.123456789\n");
 });
 
-Deno.test("reports: JSON lines go out row by row, before the end", () => {
-  const capture = captureIo();
-  using report = new Report(capture.io, { ...invocation, format: "jsonl" }, { schema: "s/1" });
-  report.row({ id: 0 });
-  assertEquals(capture.stdout(), '{"id":0}\n');
-});
-
-Deno.test("sinks: a file appears complete or not at all, and is not replaced unasked", () =>
-  withScratch(async (folder) => {
-    const path = `${folder}/result.json`;
+Deno.test("sinks: a folder, and a file in no folder, are refused", () =>
+  withScratch((folder) => {
     const { io } = captureIo();
-    {
-      using report = new Report(io, { ...invocation, out: path }, { schema: "s/1" });
-      report.row({ id: 0 });
-      assertEquals([...Deno.readDirSync(folder)].some(({ name }) => name === "result.json"), false);
-    }
-    assertEquals([...Deno.readDirSync(folder)], []);
-    writeText(io, "one", path, false);
-    assertThrows(() => writeText(io, "two", path, false), UsageError, "already exists");
-    writeText(io, "two", path, true);
-    assertEquals(await Deno.readTextFile(path), "two");
-    assertEquals([...Deno.readDirSync(folder)].length, 1);
     assertThrows(() => openSink(io, folder, true), UsageError, "is a folder");
     assertThrows(() => openSink(io, `${folder}/a/b`, false), UsageError, "folder does not exist");
+    return Promise.resolve();
   }));
 
-Deno.test("sinks: - is stdout", () => {
-  const capture = captureIo();
-  writeText(capture.io, "text", "-", false);
-  assertEquals(capture.stdout(), "text");
-});
+/** Reports progress in these steps of [milliseconds, items, note]; what stderr got. */
+function progressed(
+  capture: CaptureOptions,
+  options: ConstructorParameters<typeof Progress>[1],
+  steps: readonly (readonly [ms: number, done: number, note?: string])[],
+): string {
+  const { io, advance, stderr } = captureIo(capture);
+  {
+    using progress = new Progress(io, options);
+    for (const [ms, done, note] of steps) {
+      advance(ms);
+      progress.update(done, note);
+    }
+  }
+  return stderr();
+}
+
+const SCORING = { label: "Scoring", unit: "rows", total: 2 };
+const TRAINING = { label: "Training", unit: "steps" };
+const UNSEEN = { progress: false };
 
 Deno.test("progress: redrawn on a terminal with rate and time left, gone at the end", () => {
-  const capture = captureIo({ terminals: ["stderr"], columns: 100 });
-  {
-    using progress = new Progress(capture.io, { label: "Scoring", unit: "rows", total: 20 });
-    assertStringIncludes(capture.stderr(), "Scoring: [                    ] 0/20 rows");
-    capture.advance(50);
-    progress.update(1);
-    capture.advance(1950);
-    progress.update(10, "loss 2.5");
-  }
-  const drawn = capture.stderr().split("\r\x1b[2K");
-  assertEquals(drawn[1], "Scoring: [==========          ] 10/20 rows, 5 rows/s, 2s left, loss 2.5");
-  assertEquals(drawn.slice(2), ["Scoring: 10 rows in 2s, 5 rows/s\n"]);
+  const terminal: CaptureOptions = { terminals: ["stderr"], columns: 100 };
+  const steps = [[50, 1], [1950, 10, "loss 2.5"]] as const;
+  const [first, ...drawn] = progressed(terminal, { ...SCORING, total: 20 }, steps)
+    .split("\r\x1b[2K");
+  assertEquals(first, "Scoring: [                    ] 0/20 rows");
+  assertEquals(drawn, [
+    "Scoring: [==========          ] 10/20 rows, 5 rows/s, 2s left, loss 2.5",
+    "Scoring: 10 rows in 2s, 5 rows/s\n",
+  ]);
 });
 
 Deno.test("progress: output goes above the redrawn line", () => {
@@ -303,81 +268,46 @@ Deno.test("progress: output goes above the redrawn line", () => {
 });
 
 Deno.test("progress: plain lines per interval elsewhere, under CI and --no-progress", () => {
-  const cases = [
+  const cases: CaptureOptions[] = [
     {},
-    { terminals: ["stderr"] as const, env: { CI: "1" } },
-    { terminals: ["stderr"] as const, settings: { progress: false } },
+    { terminals: ["stderr"], env: { CI: "1" } },
+    { terminals: ["stderr"], settings: UNSEEN },
   ];
-  for (const options of cases) {
-    const capture = captureIo(options);
-    {
-      using progress = new Progress(capture.io, {
-        label: "Training",
-        unit: "steps",
-        everyItems: 2,
-      });
-      for (const step of [1, 2, 3, 4]) {
-        capture.advance(500);
-        progress.update(step);
-      }
-    }
+  for (const capture of cases) {
+    const steps = [1, 2, 3, 4].map((step) => [500, step] as const);
     assertEquals(
-      capture.stderr(),
+      progressed(capture, { ...TRAINING, everyItems: 2 }, steps),
       "Training: 1 steps, 2 steps/s\nTraining: 2 steps, 2 steps/s\n" +
-        "Training: 4 steps, 2 steps/s\n" +
-        "Training: 4 steps in 2s, 2 steps/s\n",
+        "Training: 4 steps, 2 steps/s\nTraining: 4 steps in 2s, 2 steps/s\n",
     );
   }
 });
 
 Deno.test("progress: slow items get a line of their own, at longer and longer times", () => {
-  const capture = captureIo({ settings: { progress: false } });
-  const options = { label: "Training", unit: "steps", everyItems: 10, line: () => "line" };
-  using progress = new Progress(capture.io, options);
-  const linesAfter = (seconds: number) => {
-    capture.advance(1000 * seconds);
-    progress.update(++step);
-    return capture.stderr().trim().split("\n").length;
-  };
-  let step = 0;
-  assertEquals([linesAfter(8), linesAfter(8), linesAfter(12), linesAfter(12)], [1, 1, 2, 2]);
-  assertEquals(linesAfter(20), 3);
+  const options = { ...TRAINING, everyItems: 10, line: () => "line" };
+  const seconds = [8, 8, 12, 12, 20];
+  const lines = seconds.map((_, count) => {
+    const steps = seconds.slice(0, count + 1).map((each, i) => [1000 * each, i + 1] as const);
+    return progressed({ settings: UNSEEN }, options, steps).match(/^line$/gm)?.length;
+  });
+  assertEquals(lines, [1, 1, 2, 2, 3]);
 });
 
 Deno.test("progress: a resumed run counts the whole run, and its rate only what is new", () => {
-  const capture = captureIo({ settings: { progress: false } });
-  const options = { label: "Training", unit: "steps", total: 10, from: 6, everyItems: 1 };
-  {
-    using progress = new Progress(capture.io, options);
-    capture.advance(1000);
-    progress.update(8);
-  }
+  const options = { ...TRAINING, total: 10, from: 6, everyItems: 1 };
   assertEquals(
-    capture.stderr(),
+    progressed({ settings: UNSEEN }, options, [[1000, 8]]),
     "Training: 8/10 steps, 2 steps/s, 1s left\nTraining: 2 steps in 1s, 2 steps/s\n",
   );
 });
 
-Deno.test("progress: none where rows go to the same terminal", () => {
-  const settings = { streamsRows: true };
-  const capture = captureIo({ terminals: ["stdout", "stderr"], settings });
-  {
-    using progress = new Progress(capture.io, { label: "Scoring", unit: "rows", total: 2 });
-    progress.update(1);
-  }
-  assertEquals(capture.stderr(), "");
-});
-
-Deno.test("progress: silent under -q, and for a short run without a terminal", () => {
-  for (const settings of [{ quiet: 1 }, {}]) {
-    const capture = captureIo({ settings, terminals: settings.quiet ? ["stderr"] : [] });
-    {
-      using progress = new Progress(capture.io, { label: "Scoring", unit: "rows", total: 2 });
-      capture.advance(100);
-      progress.update(2);
-    }
-    assertEquals(capture.stderr(), "");
-  }
+Deno.test("progress: none beside rows on a terminal, under -q, and for a short run elsewhere", () => {
+  const silent: CaptureOptions[] = [
+    { terminals: ["stdout", "stderr"], settings: { streamsRows: true } },
+    { terminals: ["stderr"], settings: { quiet: 1 } },
+    {},
+  ];
+  for (const capture of silent) assertEquals(progressed(capture, SCORING, [[100, 2]]), "");
 });
 
 Deno.test("durations read well at every length", () => {

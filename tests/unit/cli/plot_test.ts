@@ -1,6 +1,6 @@
 /** Curves of `parscale plot`: smoothing, several runs of a label, logarithmic axes, ranges in SVG. */
-import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { curvesOf, seriesOf, smooth, thinned } from "../../../cli/commands/plot/run.ts";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { curvesOf, seriesOf, thinned } from "../../../cli/commands/plot/run.ts";
 import type { Point, RunLosses } from "../../../cli/commands/plot/plan.ts";
 import { renderChart } from "../../../cli/output/chart.ts";
 import { renderSvgChart } from "../../../cli/output/vega.ts";
@@ -10,14 +10,6 @@ const BOTH = { measure: ["train", "eval"], ema: 0 } as const;
 function run(label: string, train: readonly Point[], evaluated: readonly Point[] = []): RunLosses {
   return { path: label, label, points: { train, eval: evaluated } };
 }
-
-Deno.test("smoothing starts from the first loss and leaves it alone at 0", () => {
-  const points: Point[] = [[1, 4], [2, 2], [3, 2]];
-  assertEquals(smooth(points, 0.5), [[1, 4], [2, 3], [3, 2.5]]);
-  assertEquals(smooth(points, 0), points);
-  const [, , [, last]] = smooth(points, 0.95) as [Point, Point, Point];
-  assertAlmostEquals(last, 0.95 * (0.95 * 4 + 0.05 * 2) + 0.05 * 2, 1e-12);
-});
 
 Deno.test("runs of one label are their mean and range where all of them are", () => {
   const [curve] = curvesOf([
@@ -52,22 +44,14 @@ Deno.test("thinning keeps the last point", () => {
 
 Deno.test("a logarithmic x axis has round numbers and gives each decade the same room", () => {
   const points = [1, 10, 100, 1000].map((x) => [x, 3 - Math.log10(x)] as const);
-  const options = {
-    width: 60,
-    height: 8,
-    xLabel: "steps",
-    yLabel: "loss",
-    color: false,
-  };
-  const text = renderChart([{ label: "a", points }], { ...options, logX: true });
+  const size = { width: 60, height: 8, xLabel: "steps", yLabel: "loss" };
+  const options = { ...size, color: false, logX: true };
+  const text = renderChart([{ label: "a", points }], options);
   const axis = text.split("\n").find((line) => /\b10\b.*\b100\b/.test(line))!;
   const [ten, hundred] = [axis.indexOf("10 "), axis.indexOf("100")];
   const thousand = axis.indexOf("1000");
   assert(ten > 0 && Math.abs((thousand - hundred) - (hundred - ten)) <= 2, axis);
-  const with0 = renderChart([{ label: "a", points: [[0, 9], ...points] }], {
-    ...options,
-    logX: true,
-  });
+  const with0 = renderChart([{ label: "a", points: [[0, 9], ...points] }], options);
   assertEquals(with0, text, "a point at 0 has no place");
 });
 

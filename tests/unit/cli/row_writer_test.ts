@@ -1,19 +1,7 @@
 /** Rows in input order, and the exit code when some failed. */
 import { assertEquals } from "@std/assert";
-import type { Invocation } from "../../../cli/output/document.ts";
 import { RowWriter } from "../../../cli/output/row_writer.ts";
-import { captureIo } from "./capture_io.ts";
-
-const INVOCATION: Invocation = {
-  command: "score",
-  startedAt: new Date(0),
-  startedMs: 0,
-  format: "jsonl",
-  out: undefined,
-  overwrite: false,
-  config: {},
-  origins: {},
-};
+import { captureIo, INVOCATION } from "./capture_io.ts";
 
 /** Writes rows that finish in the order 2, 0, 1, of which the last failed or not. */
 async function written(last: object): Promise<unknown[]> {

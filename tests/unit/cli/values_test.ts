@@ -1,4 +1,4 @@
-/** Typed values: number grammar, ranges, sizes, durations, lists, and their inverse. */
+/** Typed values and their inverse. */
 import { assertEquals, assertThrows } from "@std/assert";
 import type { Flag } from "../../../cli/framework/table.ts";
 import {
@@ -19,39 +19,49 @@ function rejects(flag: Flag, raw: unknown, expected: string) {
   assertEquals(error.expected, expected);
 }
 
-Deno.test("numbers: plain, exponent and count suffixes", () => {
-  const cases: [string, number][] = [
-    ["512", 512],
-    ["-1", -1],
-    ["1e-4", 1e-4],
-    [".5", 0.5],
-    ["007", 7],
-    ["4k", 4000],
-    ["1.5M", 1_500_000],
-    ["20B", 20e9],
-    ["3T", 3e12],
-    ["1.005k", 1005],
+type Parser = (text: string) => number | number[] | undefined;
+
+/** Texts that a parser reads, with their values, and texts that it refuses. */
+const PARSERS: readonly (readonly [string, Parser, Record<string, number | number[]>, string[]])[] =
+  [
+    [
+      "numbers are plain or have an exponent or a suffix",
+      parseNumber,
+      {
+        ...{ "512": 512, "-1": -1, "1e-4": 1e-4, ".5": 0.5, "007": 7, "4k": 4000 },
+        ...{ "1.5M": 1_500_000, "20B": 20e9, "3T": 3e12, "1.005k": 1005 },
+      },
+      ["", "abc", "0x10", "1e", "4K", "1 000", "1_000", "NaN", "Infinity", "1e999"],
+    ],
+    [
+      "sizes are bytes, binary and decimal units differ",
+      parseSize,
+      { "8GiB": 8 * 2 ** 30, "500MB": 500e6, "1.5KiB": 1536, "1024": 1024 },
+      ["8G", "8gib", "GiB", "8 GiB", "8constructor"],
+    ],
+    [
+      "durations are seconds",
+      parseDuration,
+      { "30s": 30, "5m": 300, "250ms": 0.25, "2h": 7200, "90": 90 },
+      ["5 minutes"],
+    ],
+    [
+      "integer ranges include both ends and may multiply",
+      parseIntRange,
+      {
+        ...{ "4": [4], "1..4": [1, 2, 3, 4], "1..8*2": [1, 2, 4, 8], "1..7*2": [1, 2, 4] },
+        ...{ "3..3": [3], "1k..4k*2": [1000, 2000, 4000] },
+      },
+      ["8..1", "1..8*1", "0..8*2", "1..", "..8", "1..2..3", "1.5", "1..1e9"],
+    ],
   ];
-  for (const [text, value] of cases) assertEquals(parseNumber(text), value, text);
-});
 
-Deno.test("numbers: what is none is not guessed", () => {
-  for (
-    const text of ["", "abc", "0x10", "1e", "4K", "1 000", "1_000", "NaN", "Infinity", "1e999"]
-  ) {
-    assertEquals(parseNumber(text), undefined, text);
-  }
-});
-
-Deno.test("sizes are bytes, binary and decimal units differ", () => {
-  assertEquals(parseSize("8GiB"), 8 * 2 ** 30);
-  assertEquals(parseSize("500MB"), 500e6);
-  assertEquals(parseSize("1.5KiB"), 1536);
-  assertEquals(parseSize("1024"), 1024);
-  for (const text of ["8G", "8gib", "GiB", "8 GiB", "8constructor"]) {
-    assertEquals(parseSize(text), undefined, text);
-  }
-});
+for (const [name, parse, values, refused] of PARSERS) {
+  Deno.test(name, () => {
+    for (const [text, value] of Object.entries(values)) assertEquals(parse(text), value, text);
+    for (const text of refused) assertEquals(parse(text), undefined, text);
+  });
+}
 
 Deno.test("shares are percents or fractions, to the digit", () => {
   const flag: Flag = { type: "share", min: 0, max: 1, ...words };
@@ -64,30 +74,6 @@ Deno.test("shares are percents or fractions, to the digit", () => {
   assertEquals(formatValue(flag, 0.07), "7%");
   for (const text of ["", "%", "5%%", "five", "101%", "-1%"]) {
     rejects(flag, text, "a share such as 5% from 0% to 100%");
-  }
-});
-
-Deno.test("durations are seconds", () => {
-  assertEquals(parseDuration("30s"), 30);
-  assertEquals(parseDuration("5m"), 300);
-  assertEquals(parseDuration("250ms"), 0.25);
-  assertEquals(parseDuration("2h"), 7200);
-  assertEquals(parseDuration("90"), 90);
-  assertEquals(parseDuration("5 minutes"), undefined);
-});
-
-Deno.test("integer ranges include both ends and may multiply", () => {
-  assertEquals(parseIntRange("4"), [4]);
-  assertEquals(parseIntRange("1..4"), [1, 2, 3, 4]);
-  assertEquals(parseIntRange("1..8*2"), [1, 2, 4, 8]);
-  assertEquals(parseIntRange("1..7*2"), [1, 2, 4]);
-  assertEquals(parseIntRange("3..3"), [3]);
-  assertEquals(parseIntRange("1k..4k*2"), [1000, 2000, 4000]);
-});
-
-Deno.test("integer ranges that never end or never start are refused", () => {
-  for (const text of ["8..1", "1..8*1", "0..8*2", "1..", "..8", "1..2..3", "1.5", "1..1e9"]) {
-    assertEquals(parseIntRange(text), undefined, text);
   }
 });
 

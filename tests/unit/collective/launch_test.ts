@@ -6,36 +6,23 @@ import { detectLaunch, detectPart } from "../../../core/collective/launch.ts";
 const detect = (variables: Readonly<Record<string, string | undefined>>) =>
   detectLaunch((name) => variables[name]);
 
-const OPEN_MPI = {
-  OMPI_COMM_WORLD_RANK: "5",
-  OMPI_COMM_WORLD_SIZE: "8",
-  OMPI_COMM_WORLD_LOCAL_RANK: "1",
-  OMPI_COMM_WORLD_LOCAL_SIZE: "4",
-  PMIX_RANK: "5",
-};
-const MPICH = { PMI_RANK: "3", PMI_SIZE: "4", MPI_LOCALRANKID: "1", MPI_LOCALNRANKS: "2" };
-const STEP = {
-  SLURM_STEP_ID: "0",
-  SLURM_PROCID: "2",
-  SLURM_NTASKS: "4",
-  SLURM_LOCALID: "0",
-  SLURM_NTASKS_PER_NODE: "2",
-};
-const TORCHRUN = {
-  TORCHELASTIC_RUN_ID: "none",
-  RANK: "9",
-  WORLD_SIZE: "16",
-  LOCAL_RANK: "1",
-  LOCAL_WORLD_SIZE: "8",
-  MASTER_ADDR: "node-0",
-  MASTER_PORT: "29500",
-};
-const POD = {
-  RANK: "1",
-  WORLD_SIZE: "2",
-  MASTER_ADDR: "job-master-0",
-  MASTER_PORT: "23456",
-};
+/** Variables from `NAME=value` words. */
+const variablesOf = (text: string): Record<string, string> =>
+  Object.fromEntries(text.split(" ").map((word) => word.split("=")));
+
+const OPEN_MPI = variablesOf(
+  "OMPI_COMM_WORLD_RANK=5 OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_LOCAL_RANK=1 " +
+    "OMPI_COMM_WORLD_LOCAL_SIZE=4 PMIX_RANK=5",
+);
+const MPICH = variablesOf("PMI_RANK=3 PMI_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2");
+const STEP = variablesOf(
+  "SLURM_STEP_ID=0 SLURM_PROCID=2 SLURM_NTASKS=4 SLURM_LOCALID=0 SLURM_NTASKS_PER_NODE=2",
+);
+const TORCHRUN = variablesOf(
+  "TORCHELASTIC_RUN_ID=none RANK=9 WORLD_SIZE=16 LOCAL_RANK=1 LOCAL_WORLD_SIZE=8 " +
+    "MASTER_ADDR=node-0 MASTER_PORT=29500",
+);
+const POD = variablesOf("RANK=1 WORLD_SIZE=2 MASTER_ADDR=job-master-0 MASTER_PORT=23456");
 
 const place = (rank: number, world: number, localRank: number, localWorld: number) => ({
   rank,
@@ -115,13 +102,11 @@ Deno.test("PARSCALE_DIST_PORT names the port where ranks meet", () => {
 const partOf = (variables: Readonly<Record<string, string>>) =>
   detectPart((name) => variables[name]);
 
-const array = (id: number, count: number, min = 0, max = count - 1, step = 1) => ({
-  SLURM_ARRAY_TASK_ID: `${id}`,
-  SLURM_ARRAY_TASK_COUNT: `${count}`,
-  SLURM_ARRAY_TASK_MIN: `${min}`,
-  SLURM_ARRAY_TASK_MAX: `${max}`,
-  SLURM_ARRAY_TASK_STEP: `${step}`,
-});
+const array = (id: number, count: number, min = 0, max = count - 1, step = 1) =>
+  variablesOf(
+    `SLURM_ARRAY_TASK_ID=${id} SLURM_ARRAY_TASK_COUNT=${count} SLURM_ARRAY_TASK_MIN=${min} ` +
+      `SLURM_ARRAY_TASK_MAX=${max} SLURM_ARRAY_TASK_STEP=${step}`,
+  );
 
 Deno.test("tasks of an array and ranks of a launcher are parts, counted from 1", () => {
   assertEquals(partOf({}), undefined);

@@ -29,7 +29,8 @@ function compileStub(): string | undefined {
 
 const path = compileStub();
 const ignore = path === undefined;
-const missing = ignore ? " (skipped: no gcc)" : "";
+const test = (name: string, body: () => void | Promise<void>) =>
+  Deno.test(ignore ? `${name} (skipped: no gcc)` : name, { ignore }, body);
 
 function open() {
   const stub = Deno.dlopen(path!, STUB).symbols;
@@ -53,50 +54,41 @@ function open() {
 
 const COMMUNICATOR = 0xc0ffee, STREAM = 0x57;
 
-Deno.test({
-  name: `all 128 bytes of an id arrive by value, and a shorter one is refused${missing}`,
-  ignore,
-  fn() {
-    const { nccl, connect, calls } = open();
-    assertEquals(nccl.version, "2.30.7");
-    connect();
-    const sum = Array.from({ length: 128 }, (_, i) => (i * 7 + 3) % 256 * (i + 1))
-      .reduce((a, b) => a + b);
-    assertEquals(calls(), [[1, 4, sum, 2, 0, 0, 0, 0]]);
-    assertThrows(() => connect({ id: new Uint8Array(127) }), RangeError, "128 bytes, not 127");
-  },
+test("all 128 bytes of an id arrive by value, and a shorter one is refused", () => {
+  const { nccl, connect, calls } = open();
+  assertEquals(nccl.version, "2.30.7");
+  connect();
+  const sum = Array.from({ length: 128 }, (_, i) => (i * 7 + 3) % 256 * (i + 1))
+    .reduce((a, b) => a + b);
+  assertEquals(calls(), [[1, 4, sum, 2, 0, 0, 0, 0]]);
+  assertThrows(() => connect({ id: new Uint8Array(127) }), RangeError, "128 bytes, not 127");
 });
 
-Deno.test({
-  name: `arguments come in the order of the header, and slices are in place${missing}`,
-  ignore,
-  async fn() {
-    const { stub, connect, calls } = open();
-    const ranks = connect();
-    stub.stubSet(0, 0);
-    const array = { address: 0x10000n, count: 256, type: "f32" } as const;
-    await ranks.allReduce({ ...array, type: "f64" });
-    await ranks.reduceScatter(array);
-    await ranks.allGather(array);
-    await ranks.broadcast(array, 3);
-    ranks.close();
-    ranks.close();
-    const [whole, slice] = [0x10000, 0x10000 + 2 * 256 * 4]; // of rank 2
-    assertEquals(calls(), [
-      [2, whole, whole, 256, 8, 0, COMMUNICATOR, STREAM],
-      [3, whole, slice, 256, 7, 0, COMMUNICATOR, STREAM],
-      [4, slice, whole, 256, 7, COMMUNICATOR, STREAM, 0],
-      [5, whole, whole, 256, 7, 3, COMMUNICATOR, STREAM],
-      [6, COMMUNICATOR, 0, 0, 0, 0, 0, 0],
-      [7, COMMUNICATOR, 0, 0, 0, 0, 0, 0],
-    ]);
-  },
+test("arguments come in the order of the header, and slices are in place", async () => {
+  const { stub, connect, calls } = open();
+  const ranks = connect();
+  stub.stubSet(0, 0);
+  const array = { address: 0x10000n, count: 256, type: "f32" } as const;
+  await ranks.allReduce({ ...array, type: "f64" });
+  await ranks.reduceScatter(array);
+  await ranks.allGather(array);
+  await ranks.broadcast(array, 3);
+  ranks.close();
+  ranks.close();
+  const [whole, slice] = [0x10000, 0x10000 + 2 * 256 * 4]; // of rank 2
+  assertEquals(calls(), [
+    [2, whole, whole, 256, 8, 0, COMMUNICATOR, STREAM],
+    [3, whole, slice, 256, 7, 0, COMMUNICATOR, STREAM],
+    [4, slice, whole, 256, 7, COMMUNICATOR, STREAM, 0],
+    [5, whole, whole, 256, 7, 3, COMMUNICATOR, STREAM],
+    [6, COMMUNICATOR, 0, 0, 0, 0, 0, 0],
+    [7, COMMUNICATOR, 0, 0, 0, 0, 0, 0],
+  ]);
 });
 
-Deno.test({
-  name: `an error of a call or in the background aborts and is named${missing}`,
-  ignore,
-  async fn() {
+test(
+  "an error of a call or in the background aborts and is named",
+  async () => {
     const array = { address: 0x10000n, count: 1, type: "f32" } as const;
     for (const [result, background] of [[6, 0], [0, 6], [7, 6]] as const) {
       const { stub, connect } = open();
@@ -116,12 +108,11 @@ Deno.test({
     stub.stubSet(2, 0);
     assertThrows(() => connect(), CudaError, "cannot connect 4 ranks: NCCL error 2, other");
   },
-});
+);
 
-Deno.test({
-  name: `an operation that never ends is aborted after the timeout${missing}`,
-  ignore,
-  async fn() {
+test(
+  "an operation that never ends is aborted after the timeout",
+  async () => {
     const { stub, fake, connect } = open();
     const ranks = connect({ timeoutMs: 30 });
     const before = stub.stubAborted();
@@ -133,6 +124,6 @@ Deno.test({
     );
     assertEquals(stub.stubAborted(), before + 1);
   },
-});
+);
 
 globalThis.addEventListener("unload", () => path && Deno.removeSync(path));

@@ -11,6 +11,7 @@ import {
   removeRankFile,
   writeHeartbeat,
 } from "../../../core/collective/peers.ts";
+import { withScratch } from "../../scratch.ts";
 import { memoryGroups } from "./memory_group.ts";
 
 /** Ranks on this machine, but those in `remote`. */
@@ -23,14 +24,8 @@ function peersOf(count: number, remote: readonly number[] = []): Peer[] {
   }));
 }
 
-async function withFolder(use: (folder: string) => void): Promise<void> {
-  const folder = await Deno.makeTempDir();
-  try {
-    use(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
+const withFolder = (use: (folder: string) => void) =>
+  withScratch((folder) => Promise.resolve(use(folder)));
 
 function watchOf(
   { rank = 0, count = 2, states = {}, timeoutMs = 10_000, folder = "", remote = [] }: {

@@ -1,10 +1,9 @@
 /** Protects which tokens a document becomes and which of them are trained. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { type Document, toDocument } from "../../../core/data/document.ts";
 import { countTargets, encodeDocument, idOf } from "../../../core/data/encode.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import { userError } from "../checkpoint/testing.ts";
 import { TOKENIZER } from "./testing.ts";
 
 const tokenizer = await openTokenizer(TOKENIZER);
@@ -50,8 +49,8 @@ Deno.test("rows of tokens are taken as they are and need no tokenizer", async ()
   const masked = await encodeDocument(undefined, documentOf(row), { endToken: END });
   assertEquals([...masked], [~5, ~0, 7]);
   assertEquals([...await encodeDocument(undefined, documentOf({ tokens: [5] }))], [5]);
-  const error = await userError(() => encodeDocument(undefined, documentOf({ text: "a" })));
-  assertStringIncludes(error.message, "row 1 is text, and the model has no tokenizer");
+  const text = () => encodeDocument(undefined, documentOf({ text: "a" }));
+  await assertRejects(text, DataError, "row 1 is text, and the model has no tokenizer");
 });
 
 Deno.test("of a completion the prompt is not trained, and a blank between belongs to the answer", async () => {
@@ -67,8 +66,8 @@ Deno.test("of a completion the prompt is not trained, and a blank between belong
     "-<|endoftext|>",
     "+four<|endoftext|>",
   ]);
-  const error = await userError(() => encode({ prompt: "", completion: "four" }, { at: "row 7" }));
-  assertStringIncludes(error.message, "cannot tokenize row 7: cannot score");
+  const unstarted = () => encode({ prompt: "", completion: "four" }, { at: "row 7" });
+  await assertRejects(unstarted, DataError, "cannot tokenize row 7: cannot score");
 });
 
 Deno.test("of a conversation the answers are trained to their end markers", async () => {
@@ -130,12 +129,9 @@ Deno.test("tools reach the template", async () => {
 });
 
 Deno.test("conversations that cannot be trained are refused with their place", async () => {
-  const told = async (messages: unknown, used?: Tokenizer) => {
-    const error = await userError(() => encode({ messages }, { at: 'row 3 of "a.jsonl"' }, used));
-    assert(error instanceof DataError);
-    assertStringIncludes(error.message, 'cannot tokenize row 3 of "a.jsonl": ');
-    return error;
-  };
+  const at = 'row 3 of "a.jsonl"';
+  const told = (messages: unknown, used?: Tokenizer) =>
+    assertRejects(() => encode({ messages }, { at }, used), DataError, `cannot tokenize ${at}: `);
   const user = { role: "user", content: "Hi" }, assistant = { role: "assistant", content: "Ho" };
   await told([assistant]);
   await told([{ role: "user", content: 1 }, assistant]);
@@ -143,18 +139,16 @@ Deno.test("conversations that cannot be trained are refused with their place", a
   const forgetful = withTemplate(
     "{% for m in messages %}{% if m.role == 'user' or loop.last %}<|im_start|>{{ m.content }}<|im_end|>{% endif %}{% endfor %}",
   );
-  const error = await told([user, assistant, user, assistant], forgetful);
-  assertStringIncludes(
-    error.message,
-    "the chat template changes earlier messages when it renders message 4",
-  );
-  assertEquals(error.hints.length, 1);
+  const { message, hints } = await told([user, assistant, user, assistant], forgetful);
+  const words = "the chat template changes earlier messages when it renders message 4";
+  assertStringIncludes(message, words);
+  assertEquals(hints.length, 1);
   await told([user, assistant], Object.assign(withTemplate(""), { chatTemplate: undefined }));
 });
 
 Deno.test("ids beyond the vocabulary are refused, trained or not", async () => {
   const document: Document = documentOf({ tokens: [1, 9, 2], labels: [1, -100, 2] });
-  const error = await userError(() => encodeDocument(undefined, document, { vocabSize: 9 }));
-  assertEquals(error.message, "row 1 has token id 9, expected 0 to 8");
+  const encoded = () => encodeDocument(undefined, document, { vocabSize: 9 });
+  await assertRejects(encoded, DataError, "row 1 has token id 9, expected 0 to 8");
   assertEquals((await encodeDocument(undefined, document, { vocabSize: 10 })).length, 3);
 });

@@ -1,5 +1,6 @@
 /** Data on a stand-in hub: what is fetched, what is kept, and what an interrupted run fetches again. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { DataError, ParscaleError } from "../../../core/base/errors.ts";
 import { findHubData, recordedHubData } from "../../../core/data/hub_data.ts";
 import { type HubTokensOptions, openHubTokens } from "../../../core/data/hub_tokens.ts";
 import { openTokens } from "../../../core/data/tokenize.ts";
@@ -7,7 +8,7 @@ import type { TokenStore } from "../../../core/data/token_store.ts";
 import { HubClient } from "../../../core/hub/client.ts";
 import { RemoteFile } from "../../../core/hub/remote_file.ts";
 import { serveBytes, type StandInHub, startHub } from "../../cli/stand_in_hub.ts";
-import { userError, withScratch } from "../checkpoint/testing.ts";
+import { withScratch } from "../../scratch.ts";
 import { bytesOf, DATA, gzip, jsonLines, TOKENIZER, zstd } from "./testing.ts";
 
 const COMMIT = "0123456789abcdef0123456789abcdef01234567", NAME = "owner/corpus";
@@ -17,6 +18,8 @@ const CODE = jsonLines([
   { content: "int x;", metadata: { language: "C" } },
   { content: "pass", metadata: { language: "Python" } },
 ]);
+
+const TOKENS = { tokenizerFolder: TOKENIZER, endToken: 1 };
 
 const FILES = new Map<string, Uint8Array>([
   ["data/b.parquet", TABLE],
@@ -30,6 +33,11 @@ interface Place {
   readonly hub: StandInHub;
   readonly folder: string;
   readonly client: HubClient;
+  /** Tokens of a glob, read as they are asked for. */
+  open(
+    glob: string,
+    options?: Partial<HubTokensOptions>,
+  ): Promise<ReturnType<typeof openHubTokens>>;
   /** Stores of a glob. */
   stores(glob: string, options?: Partial<HubTokensOptions>): Promise<TokenStore[]>;
 }
@@ -40,18 +48,16 @@ const withHub = (work: (place: Place) => Promise<void>, files = FILES) =>
     await using hub = startHub([{ kind: "dataset", name: NAME, commit: COMMIT, files, isLarge }]);
     const access = { endpoint: hub.url, token: undefined, cache: "", isOffline: false };
     const client = new HubClient(access, undefined, { delaysMs: [1, 1], silenceMs: 5000 });
-    const stores = async (glob: string, options: Partial<HubTokensOptions> = {}) => {
+    const open = async (glob: string, options: Partial<HubTokensOptions> = {}) => {
       const data = await findHubData(client, `hf://datasets/${NAME}/${glob}`);
-      const tokens = openHubTokens(client, data, {
-        cacheFolder: `${folder}/cache`,
-        tokenizerFolder: TOKENIZER,
-        endToken: 1,
-        selection: { where: [] },
-        ...options,
-      });
+      const cache = { cacheFolder: `${folder}/cache`, selection: { where: [] } };
+      return openHubTokens(client, data, { ...TOKENS, ...cache, ...options });
+    };
+    const stores = async (glob: string, options: Partial<HubTokensOptions> = {}) => {
+      const tokens = await open(glob, options);
       return (await Array.fromAsync(tokens)).map(({ store }) => store);
     };
-    await work({ hub, folder, client, stores });
+    await work({ hub, folder, client, open, stores });
   });
 
 const contentOf = (stores: readonly TokenStore[]) =>
@@ -67,8 +73,10 @@ const fetched = (hub: StandInHub) => hub.take().filter((line) => line.includes("
 /** Tokens of the same bytes in a local file. */
 async function local(folder: string, name: string, bytes: Uint8Array): Promise<number[][]> {
   Deno.writeFileSync(`${folder}/${name}`, bytes);
-  const options = { cacheFolder: `${folder}/local`, tokenizerFolder: TOKENIZER, endToken: 1 };
-  using store = await openTokens(`${folder}/${name}`, options);
+  using store = await openTokens(`${folder}/${name}`, {
+    ...TOKENS,
+    cacheFolder: `${folder}/local`,
+  });
   return contentOf([store]);
 }
 
@@ -94,16 +102,14 @@ Deno.test("files of a glob become the tokens of local files, in byte order of th
 Deno.test("of a table only the text column is fetched, and an interrupted read continues at its row group", () =>
   withHub(async ({ hub, stores, folder }) => {
     // The second row group has its text at bytes 329 to 438.
-    hub.answer = (path, request) =>
-      path.includes("b.parquet") && request.headers.get("range") === "bytes=329-437"
+    const refuse = (range: string): StandInHub["answer"] => (path, request) =>
+      path.includes("b.parquet") && request.headers.get("range") === range
         ? new Response("", { status: 404 })
         : undefined;
-    await userError(() => stores("data/b.parquet", { unitBytes: 1 }));
+    hub.answer = refuse("bytes=329-437");
+    await assertRejects(() => stores("data/b.parquet", { unitBytes: 1 }), ParscaleError);
     hub.take();
-    hub.answer = (path, request) =>
-      path.includes("b.parquet") && request.headers.get("range") === "bytes=116-230"
-        ? new Response("", { status: 404 })
-        : undefined;
+    hub.answer = refuse("bytes=116-230");
     const found = await stores("data/b.parquet", { unitBytes: 1 });
     assertEquals(found.length, 2);
     assertEquals(contentOf(found), await local(folder, "b.parquet", TABLE));
@@ -120,18 +126,16 @@ Deno.test("--text-column and --where choose the text and the rows", () =>
     const rows = jsonLines([{ text: "print(1)" }, { text: "pass" }]);
     assertEquals(contentOf(found), await local(folder, "python.jsonl", bytesOf(rows)));
     close(found);
-    const none = await stores("code.json", {
-      selection: { textColumn: "content", where: [{ column: "metadata.language", value: "Go" }] },
-    });
-    assertEquals(none.map(({ documents }) => documents), [0]);
-    close(none);
-    const byId = await stores("data/b.parquet", {
-      selection: { textColumn: "text", where: [{ column: "id", value: "absent" }] },
-    });
-    assertEquals(byId.map(({ documents }) => documents), [0]);
-    close(byId);
-    const error = await userError(() => stores("code.json"));
-    assertStringIncludes(error.message, '"content"');
+    const absent = [
+      ["code.json", "content", { column: "metadata.language", value: "Go" }],
+      ["data/b.parquet", "text", { column: "id", value: "absent" }],
+    ] as const;
+    for (const [file, textColumn, condition] of absent) {
+      const none = await stores(file, { selection: { textColumn, where: [condition] } });
+      assertEquals(none.map(({ documents }) => documents), [0]);
+      close(none);
+    }
+    await assertRejects(() => stores("code.json"), DataError, '"content"');
   }));
 
 Deno.test("content with another hash than the listing is refused and leaves no tokens", () =>
@@ -142,8 +146,7 @@ Deno.test("content with another hash than the listing is refused and leaves no t
         ? serveBytes(other, request)
         : undefined;
     const selection = { textColumn: "content", where: [] };
-    const error = await userError(() => stores("code.json", { selection }));
-    assertStringIncludes(error.message, "has the hash");
+    await assertRejects(() => stores("code.json", { selection }), DataError, "has the hash");
     assertEquals([...Deno.readDirSync(`${folder}/cache`)], []);
   }));
 
@@ -182,20 +185,18 @@ Deno.test("globs without files, other formats and bad names of data are errors o
       [`hf://datasets/${NAME}`, "does not name files"],
     ];
     for (const [spec, expected] of cases) {
-      const error = await userError(() => findHubData(client, spec));
-      assertStringIncludes(error.message, expected);
+      await assertRejects(() => findHubData(client, spec), ParscaleError, expected);
     }
   }));
 
-Deno.test("a recorded commit stands, and a recorded path outside the repository is refused", async () => {
+Deno.test("a recorded commit stands, and a recorded path outside the repository is refused", () => {
   const spec = `hf://datasets/${NAME}/*.json`;
   const file = { path: "code.json", size: 3, oid: "a".repeat(40), check: "git" };
   const record = { spec, repository: NAME, commit: COMMIT, files: [file] };
   assertEquals(recordedHubData(record, spec)?.commit, COMMIT);
   assertEquals(recordedHubData(record, `${spec}l`), undefined);
   const bad = { ...record, files: [{ ...file, path: "../code.json" }] };
-  const error = await userError(() => Promise.resolve().then(() => recordedHubData(bad, spec)));
-  assertStringIncludes(error.message, "gives the path");
+  assertThrows(() => recordedHubData(bad, spec), DataError, "gives the path");
 });
 
 Deno.test("the first units of two more files are fetched while one is tokenized", () => {
@@ -206,10 +207,8 @@ Deno.test("the first units of two more files are fetched while one is tokenized"
     ["2.jsonl", line("three")],
     ["3.jsonl", line("four")],
   ]);
-  return withHub(async ({ hub, client, folder }) => {
-    const data = await findHubData(client, `hf://datasets/${NAME}/*`);
-    const options = { cacheFolder: `${folder}/cache`, tokenizerFolder: TOKENIZER, endToken: 1 };
-    const tokens = openHubTokens(client, data, { ...options, selection: { where: [] } });
+  return withHub(async ({ hub, open }) => {
+    const tokens = await open("*");
     const names = () =>
       [...new Set(fetched(hub).map((line) => /[^/]+(?= |$)/.exec(line.split(" ")[1]!)![0]))].sort();
     // 404 for the file after the next two is seen only where that file is read.
@@ -225,17 +224,13 @@ Deno.test("the first units of two more files are fetched while one is tokenized"
       store.close();
       assertEquals(path, file);
     }
-    assertStringIncludes((await userError(() => tokens.next())).message, "is gone at");
+    await assertRejects(() => tokens.next(), DataError, "is gone at");
   }, files);
 });
 
 Deno.test("a run that has enough tokens leaves no request behind", () =>
-  withHub(async ({ client, folder }) => {
-    const data = await findHubData(client, `hf://datasets/${NAME}/data/**`);
-    const options = { cacheFolder: `${folder}/cache`, tokenizerFolder: TOKENIZER, endToken: 1 };
-    for await (
-      const { store } of openHubTokens(client, data, { ...options, selection: { where: [] } })
-    ) {
+  withHub(async ({ open }) => {
+    for await (const { store } of await open("data/**")) {
       store.close();
       break; // the test runner fails on requests and workers that continue
     }

@@ -1,9 +1,8 @@
 /** Protects the planning of rows: nothing lost, nothing twice, rows full. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { type PlanOptions, planRows, type RowPlan } from "../../../core/data/pack.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import { RandomStream } from "../../../core/base/random.ts";
-import { userError } from "../checkpoint/testing.ts";
 import { HANG_MS } from "../../hang.ts";
 
 const OPTIONS: PlanOptions = { tokens: 10, pack: true, splittable: () => true };
@@ -56,16 +55,13 @@ Deno.test("without packing every piece has a row, in order", () => {
   ]);
 });
 
-Deno.test("documents that do not fit stop the run, are dropped or cut short", async () => {
+Deno.test("documents that do not fit stop the run, are dropped or cut short", () => {
   const splittable = (document: number) => document === 3;
   const lengths = [4, 11, 5, 12];
-  const error = await userError(() => plan(lengths, { splittable, nameOf: (i) => `row ${i + 1}` }));
-  assert(error instanceof DataError);
-  assertEquals(
-    error.message,
-    "row 2 does not fit into a row: 11 tokens, expected at most 10",
-  );
-  assertStringIncludes(error.hints.join(), "`--seq-len` to 11");
+  const strict = () => void plan(lengths, { splittable, nameOf: (i) => `row ${i + 1}` });
+  const words = "row 2 does not fit into a row: 11 tokens, expected at most 10";
+  const { hints } = assertThrows(strict, DataError, words);
+  assertStringIncludes(hints.join(), "`--seq-len` to 11");
   const dropped = plan(lengths, { splittable, longRows: "drop" });
   assertEquals(dropped.shortened, 1);
   assertEquals(rowsOf(dropped), [[[0, 0, 4], [2, 0, 5]], [[3, 0, 10]], [[3, 10, 2]]]);

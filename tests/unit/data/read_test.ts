@@ -1,7 +1,7 @@
 /** Protects the readers: every format and packing, and what each bad file is told. */
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
-import { userError, withScratch } from "../checkpoint/testing.ts";
+import { withScratch } from "../../scratch.ts";
 import { bytesOf, DATA, gzip, jsonLines, readAll, streamOf, zstd } from "./testing.ts";
 
 const ROWS = [{ text: "One" }, { text: "Größe 你好 👍🏽" }, { text: "" }];
@@ -40,14 +40,9 @@ Deno.test("packed files of several members or frames are read to their end", () 
     }
     assertEquals(await textsOf(`${DATA}/packed.jsonl.zst`), ["From a file", "packed by zstd"]);
     // Many blocks, with and without content that repeats.
-    const long = jsonLines([{ text: "x".repeat(1e6) }, {
-      text: Array.from({ length: 2e5 }, Math.random).join(),
-    }]);
-    Deno.writeFileSync(`${folder}/long.jsonl.zst`, zstd(long));
-    assertEquals(
-      jsonLines((await textsOf(`${folder}/long.jsonl.zst`)).map((text) => ({ text }))),
-      long,
-    );
+    const long = ["x".repeat(1e6), Array.from({ length: 2e5 }, Math.random).join()];
+    Deno.writeFileSync(`${folder}/long.jsonl.zst`, zstd(jsonLines(long.map((text) => ({ text })))));
+    assertEquals(await textsOf(`${folder}/long.jsonl.zst`), long);
   }));
 
 Deno.test("packed files that are cut short or damaged are refused", () =>
@@ -57,18 +52,11 @@ Deno.test("packed files that are cut short or damaged are refused", () =>
       const path = `${folder}/a.jsonl.${ending}`;
       for (const cut of [3, 9, bytes.length >> 1, bytes.length - 1]) {
         Deno.writeFileSync(path, bytes.slice(0, cut));
-        const error = await userError(() => readAll(path));
-        assert(error instanceof DataError);
-        assertStringIncludes(
-          error.message,
-          `"${path}" is not valid ${ending === "gz" ? "gzip" : "zstd"} data: `,
-        );
+        const words = `"${path}" is not valid ${ending === "gz" ? "gzip" : "zstd"} data: `;
+        await assertRejects(() => readAll(path), DataError, words);
       }
       Deno.writeFileSync(path, bytesOf(text));
-      assertMatch(
-        (await userError(() => readAll(path))).message,
-        /is not valid (gzip|zstd) data: /,
-      );
+      await assertRejects(() => readAll(path), DataError, "is not valid ");
     }
   }));
 
@@ -94,20 +82,16 @@ Deno.test("standard input tells its format by its first bytes", async () => {
     assertEquals(await read(bytesOf("a")), ["a"]);
   }
   const table = Deno.readFileSync(`${DATA}/text.parquet`);
-  assertStringIncludes((await userError(() => readAll("-", streamOf(table)))).message, "Parquet");
-  assertEquals(
-    (await userError(() => readAll("-", streamOf(new Uint8Array(0))))).message,
-    '"standard input" has no rows',
-  );
+  await assertRejects(() => readAll("-", streamOf(table)), DataError, "Parquet");
+  const empty = () => readAll("-", streamOf(new Uint8Array(0)));
+  await assertRejects(empty, DataError, '"standard input" has no rows');
 });
 
 Deno.test("a line may be far longer than what is read at once", () =>
   withScratch(async (folder) => {
     const text = "0123456789".repeat(1e6);
-    Deno.writeTextFileSync(
-      `${folder}/a.jsonl`,
-      jsonLines([{ text: "a" }, { text }, { text: "b" }]),
-    );
+    const rows = [{ text: "a" }, { text }, { text: "b" }];
+    Deno.writeTextFileSync(`${folder}/a.jsonl`, jsonLines(rows));
     assertEquals(await textsOf(`${folder}/a.jsonl`), ["a", text, "b"]);
   }));
 
@@ -127,11 +111,8 @@ Deno.test("rows of every kind are read, other keys ignored, null taken for absen
     assertEquals(await read({ prompt: "", completion: "b" }), [
       { row: 2, kind: "completion", prompt: "", completion: "b" },
     ]);
-    const messages = [{ role: "user", content: "Hi" }, {
-      role: "assistant",
-      content: "Ho",
-      x: [1],
-    }];
+    const answer = { role: "assistant", content: "Ho", x: [1] };
+    const messages = [{ role: "user", content: "Hi" }, answer];
     assertEquals(await read({ messages, tools: [{}] }), [
       { row: 2, kind: "messages", messages, tools: [{}] },
     ]);
@@ -154,6 +135,8 @@ Deno.test("a bad row is named with what is wrong", () =>
       ['{"tokens": [1.5]}', /1.5 in "tokens"/],
       ['{"tokens": [2147483648]}', /2147483648 in "tokens"/],
       ['{"tokens": ["1"]}', /"1" in "tokens"/],
+      ['{"tokens": [1, {"toString": 1, "__proto__": null}, 3]}', /in "tokens", expected integers/],
+      ['{"tokens": [[1]]}', /in "tokens", expected integers/],
       ['{"tokens": "12"}', /has "12" in "tokens", expected a list/],
       ['{"labels": [1]}', /has nothing in "tokens", expected a list/],
       ['{"tokens": [1, 2], "labels": [1]}', /1 labels, expected 2/],
@@ -167,43 +150,33 @@ Deno.test("a bad row is named with what is wrong", () =>
     ];
     for (const [row, reason] of cases) {
       Deno.writeTextFileSync(path, `\n${row}\n`);
-      const error = await userError(() => readAll(path));
-      assert(error instanceof DataError, row);
-      assertStringIncludes(error.message, `row 2 of "${path}" `);
-      assertMatch(error.message, reason);
+      const { message } = await assertRejects(() => readAll(path), DataError);
+      assertStringIncludes(message, `row 2 of "${path}" `);
+      assertMatch(message, reason);
     }
   }));
 
 Deno.test("a file of mixed formats, without rows or not in UTF-8 is refused", () =>
   withScratch(async (folder) => {
-    const path = `${folder}/a.jsonl`;
-    const told = async (content: string | Uint8Array, name = path) => {
-      Deno.writeFileSync(name, typeof content === "string" ? bytesOf(content) : content);
-      const error = await userError(() => readAll(name));
-      assert(error instanceof DataError);
-      return error.message;
-    };
-    assertEquals(
-      await told('{"text": "a"}\n{"tokens": [1]}\n'),
-      `row 2 of "${path}" has kind "tokens", expected "text" like the rows before`,
-    );
-    assertEquals(
-      await told(" \n\n"),
-      `"${path}" has no rows`,
-    );
-    assertStringIncludes(await told("", `${folder}/a.txt`), "has no rows");
+    const path = `${folder}/a.jsonl`, text = `${folder}/a.txt`;
     const bad = Uint8Array.of(...bytesOf('{"text": "a"}\n{"text": "'), 0xff, ...bytesOf('"}\n'));
-    assertStringIncludes(await told(bad), `row 2 of "${path}" is not UTF-8 text`);
-    assertStringIncludes(await told(Uint8Array.of(0xff), `${folder}/b.txt`), "not UTF-8");
-    const pretty = await (async () => {
-      Deno.writeTextFileSync(path, JSON.stringify([{ text: "a" }], null, 2));
-      return await userError(() => readAll(path));
-    })();
-    assertStringIncludes(pretty.hints.join(), "one JSON object per line");
-    assertStringIncludes(
-      (await userError(() => readAll(`${folder}/none.jsonl`))).message,
-      "no such file or folder: ",
-    );
+    const kinds = `row 2 of "${path}" has kind "tokens", expected "text" like the rows before`;
+    const cases: [string, Uint8Array, string][] = [
+      [path, bytesOf('{"text": "a"}\n{"tokens": [1]}\n'), kinds],
+      [path, bytesOf(" \n\n"), `"${path}" has no rows`],
+      [text, bytesOf(""), "has no rows"],
+      [path, bad, `row 2 of "${path}" is not UTF-8 text`],
+      [text, Uint8Array.of(0xff), "not UTF-8"],
+    ];
+    for (const [name, content, words] of cases) {
+      Deno.writeFileSync(name, content);
+      await assertRejects(() => readAll(name), DataError, words);
+    }
+    Deno.writeTextFileSync(path, JSON.stringify([{ text: "a" }], null, 2));
+    const { hints } = await assertRejects(() => readAll(path), DataError);
+    assertStringIncludes(hints.join(), "one JSON object per line");
+    const none = () => readAll(`${folder}/none.jsonl`);
+    await assertRejects(none, DataError, "no such file or folder: ");
   }));
 
 Deno.test("Parquet tables of every kind and packing are read", async () => {
@@ -218,20 +191,11 @@ Deno.test("Parquet tables of every kind and packing are read", async () => {
     { row: 2, kind: "tokens", tokens: Int32Array.of(4) },
     { row: 3, kind: "tokens", tokens: Int32Array.of(5, 6), labels: Int32Array.of(5, 6) },
   ]);
+  const [hi, hello] = [{ role: "user", content: "Hi" }, { role: "assistant", content: "Hello!" }];
+  const ann = { role: "user", content: "2+2?", name: "Ann" };
   assertEquals(await readAll(`${DATA}/messages.parquet`), [
-    {
-      row: 1,
-      kind: "messages",
-      messages: [{ role: "user", content: "Hi" }, { role: "assistant", content: "Hello!" }],
-    },
-    {
-      row: 2,
-      kind: "messages",
-      messages: [{ role: "user", content: "2+2?", name: "Ann" }, {
-        role: "assistant",
-        content: "4",
-      }],
-    },
+    { row: 1, kind: "messages", messages: [hi, hello] },
+    { row: 2, kind: "messages", messages: [ann, { role: "assistant", content: "4" }] },
   ]);
   assertEquals(await readAll(`${DATA}/completion.parquet`), [
     { row: 1, kind: "completion", prompt: "a", completion: "x" },
@@ -241,18 +205,13 @@ Deno.test("Parquet tables of every kind and packing are read", async () => {
 
 Deno.test("Parquet tables without our columns or with damage are refused", () =>
   withScratch(async (folder) => {
-    assertStringIncludes(
-      (await userError(() => readAll(`${DATA}/other.parquet`))).message,
-      'or "messages": it has "body", "n"',
-    );
+    const columns = 'or "messages": it has "body", "n"';
+    await assertRejects(() => readAll(`${DATA}/other.parquet`), DataError, columns);
     const bytes = Deno.readFileSync(`${DATA}/text.parquet`), path = `${folder}/a.parquet`;
     for (const content of [bytes.slice(0, 400), bytes.slice(400), bytes.slice(0, 0)]) {
       Deno.writeFileSync(path, content);
-      assert(await userError(() => readAll(path)) instanceof DataError);
+      await assertRejects(() => readAll(path), DataError);
     }
     Deno.writeFileSync(`${path}.gz`, await gzip("PAR1"));
-    assertStringIncludes(
-      (await userError(() => readAll(`${path}.gz`))).message,
-      "compressed Parquet",
-    );
+    await assertRejects(() => readAll(`${path}.gz`), DataError, "compressed Parquet");
   }));

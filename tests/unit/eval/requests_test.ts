@@ -48,9 +48,8 @@ async function documents(name: string, shots: number): Promise<Map<string, Docum
   const limit = Math.min(12, data.rows.length);
   const found = new Map<string, Document>();
   const counts = new Map<string, number>();
-  for (
-    const document of documentsOf(task, data, { shots, limit: task.groupOf ? undefined : limit })
-  ) {
+  const all = documentsOf(task, data, { shots, limit: task.groupOf ? undefined : limit });
+  for (const document of all) {
     const { group } = document;
     const full = group === "" ? name : `${name}_${HARNESS_NAMES[group] ?? group}`;
     const at = counts.get(full) ?? 0;
@@ -159,44 +158,34 @@ Deno.test("official layouts give the rows that the hub's give", () => {
   const arc = taskOf("arc_easy")!;
   const choices = [["A", "one"], ["B", "two"]].map(([label, text]) => ({ label, text }));
   const nested = { id: "1", question: { stem: "Which?", choices }, answerKey: "B" };
-  const flat = {
-    id: "1",
-    question: "Which?",
-    choices: { text: ["one", "two"], label: ["A", "B"] },
-    answerKey: "B",
-  };
+  const lettered = { text: ["one", "two"], label: ["A", "B"] };
+  const flat = { id: "1", question: "Which?", choices: lettered, answerKey: "B" };
   assertEquals(arc.read(new Row(nested, "")), arc.read(new Row(flat, "")));
   const openbookqa = taskOf("openbookqa")!;
   const { question, ...rest } = flat;
-  assertEquals(
-    openbookqa.read(new Row(nested, "")),
-    openbookqa.read(new Row({ ...rest, question_stem: question }, "")),
-  );
+  const stem = new Row({ ...rest, question_stem: question }, "");
+  assertEquals(openbookqa.read(new Row(nested, "")), openbookqa.read(stem));
   const race = taskOf("race")!;
   const problems = "[{'question': 'Q?', 'answer': 'B', 'options': ['a', 'b', 'c', 'd']}]";
   const lists = { questions: ["Q?"], options: [["a", "b", "c", "d"]], answers: ["B"] };
-  assertEquals(
-    race.read(new Row({ article: "A", ...lists }, "")),
-    race.read(new Row({ article: "A", problems }, "")),
-  );
+  const list = [{ question: "Q?", answer: "B", options: ["a", "b", "c", "d"] }];
+  for (const other of [lists, { problems: list }]) {
+    const text = new Row({ article: "A", problems }, "");
+    assertEquals(race.read(new Row({ article: "A", ...other }, "")), race.read(text));
+  }
   const mmlu = taskOf("mmlu")!;
   const cells = ['Q, "x"', "1", "2", "3", "4", "C"];
   const [row] = mmlu.arrange!([new Row({ cells, file: "high_school_physics_test" }, "")]);
-  assertEquals(row!.fields, {
-    question: 'Q, "x"',
-    subject: "high_school_physics",
-    choices: ["1", "2", "3", "4"],
-    answer: 2,
-  });
+  const { question: text, subject, choices: listed, answer } = row!.fields;
+  assertEquals([text, subject, answer], ['Q, "x"', "high_school_physics", 2]);
+  assertEquals(listed, ["1", "2", "3", "4"]);
 });
 
 Deno.test("Python literals", () => {
-  assertEquals(
-    parsePythonLiteral(
-      `[{'a': "it's", "b": 'x\\'y\\n\\u00e9\\x41' 'z', 'c': (1, -2.5, True, None,)}]`,
-    ),
-    [{ a: "it's", b: "x'y\né" + "Az", c: [1, -2.5, true, null] }],
-  );
+  const text = `[{'a': "it's", "b": 'x\\'y\\n\\u00e9\\x41' 'z', 'c': (1, -2.5, True, None,)}]`;
+  assertEquals(parsePythonLiteral(text), [
+    { a: "it's", b: "x'y\né" + "Az", c: [1, -2.5, true, null] },
+  ]);
   for (const bad of ["", "[1, 2", "{'a' 1}", "__import__('os')", "'a", "[1] 2"]) {
     assertThrows(() => parsePythonLiteral(bad), SyntaxError);
   }
@@ -205,14 +194,11 @@ Deno.test("Python literals", () => {
 Deno.test("shots and rows that are not there are refused", async () => {
   const task = taskOf("minerva_math")!;
   const data = await readTaskData(task, DATA, 4);
-  assertThrows(
-    () => [...documentsOf(task, data, { shots: 5 })],
-    UsageError,
-    "has at most 4 shots, not 5",
-  );
-  assertThrows(
-    () => [...documentsOf(task, data, { ids: [14] })],
-    UsageError,
-    "has no row 14: of its 14 rows, 0 to 13",
-  );
+  const refused = [
+    [{ shots: 5 }, "has at most 4 shots, not 5"],
+    [{ ids: [14] }, "has no row 14: of its 14 rows, 0 to 13"],
+  ] as const;
+  for (const [options, words] of refused) {
+    assertThrows(() => [...documentsOf(task, data, options)], UsageError, words);
+  }
 });

@@ -73,27 +73,18 @@ Deno.test("means have sample standard errors; lists are pooled; groups by size",
   assert(Math.abs(means[0]!.stderr! - Math.sqrt(0.3 / 5)) < 1e-12);
 
   const ifeval = taskOf("ifeval")!;
+  const row = (prompt: number, strict: number[], loose: number[]) => ({
+    ...{ prompt_strict: prompt, instruction_strict: strict },
+    ...{ prompt_loose: prompt, instruction_loose: loose },
+  });
   const pooled = summarize(ifeval, [
-    score("ifeval", 0, {
-      prompt_strict: 1,
-      instruction_strict: [1],
-      prompt_loose: 1,
-      instruction_loose: [1],
-    }),
-    score("ifeval", 1, {
-      prompt_strict: 0,
-      instruction_strict: [1, 0, 0],
-      prompt_loose: 0,
-      instruction_loose: [1, 1, 0],
-    }),
+    score("ifeval", 0, row(1, [1], [1])),
+    score("ifeval", 1, row(0, [1, 0, 0], [1, 1, 0])),
   ]).means;
-  assertEquals(pooled.map(({ metric, value }) => [metric, value]), [
-    ["mean", (0.5 + 0.5 + 0.5 + 0.75) / 4],
-    ["prompt_strict", 0.5],
-    ["instruction_strict", 0.5],
-    ["prompt_loose", 0.5],
-    ["instruction_loose", 0.75],
-  ]);
+  assertEquals(Object.fromEntries(pooled.map(({ metric, value }) => [metric, value])), {
+    ...{ mean: (0.5 + 0.5 + 0.5 + 0.75) / 4, prompt_strict: 0.5, instruction_strict: 0.5 },
+    ...{ prompt_loose: 0.5, instruction_loose: 0.75 },
+  });
 
   const mmlu = taskOf("mmlu")!;
   const rows = [score("mmlu", 0, { acc: 1 }, "anatomy")].concat(
@@ -110,18 +101,11 @@ Deno.test("means have sample standard errors; lists are pooled; groups by size",
 Deno.test("pass@k: the greedy answer for k = 1, sampled ones for more", () => {
   const result = (base: "pass" | "fail", plus: "pass" | "fail" | null) => ({ base, plus });
   const pass = result("pass", "fail"), fail = result("fail", "fail");
-  const responses = [0, ...new Array(10).fill(0.8)].map((temperature) => ({
-    text: "",
-    temperature,
-  }));
+  const temperatures = [0, ...new Array(10).fill(0.8)];
+  const responses = temperatures.map((temperature) => ({ text: "", temperature }));
   const metrics = codeMetrics(responses, [fail, pass, ...new Array(9).fill(fail)]);
-  assertEquals(metrics, {
-    unavailable: 0,
-    "pass@1": 0,
-    "plus_pass@1": 0,
-    "pass@10": 1,
-    "plus_pass@10": 0,
-  });
+  const base = { "pass@1": 0, "pass@10": 1 }, plus = { "plus_pass@1": 0, "plus_pass@10": 0 };
+  assertEquals(metrics, { unavailable: 0, ...base, ...plus });
   // Without a greedy answer pass@1 is estimated from all.
   const sampled = codeMetrics(responses.slice(1), [pass, ...new Array(9).fill(fail)]);
   assert(Math.abs((sampled["pass@1"] as number) - 0.1) < 1e-12);
@@ -129,42 +113,30 @@ Deno.test("pass@k: the greedy answer for k = 1, sampled ones for more", () => {
 
 Deno.test("the mean of the general tasks is that of the paper's six columns", () => {
   // Scores of P = 1 after 1T tokens, in percent, with the mean the paper prints.
-  const printed = {
-    "mmlu.acc": 28.5,
-    "winogrande.acc": 61.9,
-    "hellaswag.acc_norm": 65.0,
-    "openbookqa.acc_norm": 40.6,
-    "piqa.acc_norm": 75.2,
-    "arc_easy.acc_norm": 64.8,
-    "arc_challenge.acc_norm": 64.8,
-    "sciq.acc_norm": 90,
-  };
-  const split = Object.entries(printed).map(([id, value]) => [...id.split("."), value] as const);
-  const facts = split.map(([task]) => ({ task: task as string, shots: 5, files: [] }));
-  const scores = split.map(([task, metric, value]) =>
-    score(task as string, 0, { [metric as string]: (value as number) / 100 })
+  const printed = "mmlu.acc 28.5 winogrande.acc 61.9 hellaswag.acc_norm 65.0 " +
+    "openbookqa.acc_norm 40.6 piqa.acc_norm 75.2 arc_easy.acc_norm 64.8 " +
+    "arc_challenge.acc_norm 64.8 sciq.acc_norm 90";
+  const split = [...printed.matchAll(/(\w+)\.(\w+) (\S+)/g)].map(([, ...words]) =>
+    words as [task: string, metric: string, percent: string]
+  );
+  const facts = split.map(([task]) => ({ task, shots: 5, files: [] }));
+  const scores = split.map(([task, metric, percent]) =>
+    score(task, 0, { [metric]: Number(percent) / 100 })
   );
   const results = summarizeAll(facts, scores);
   const [general] = paperTables(results, "paper-1t");
-  assertEquals(Object.keys(general!.columns), [
-    ..."MMLU WinoGrande HellaSwag OpenBookQA PIQA ARC".split(" "),
-    "Average",
-  ]);
+  const columns = "MMLU WinoGrande HellaSwag OpenBookQA PIQA ARC Average";
+  assertEquals(Object.keys(general!.columns).join(" "), columns);
   assertEquals(general!.columns.Average!.toFixed(1), "56.0");
   const [smaller] = paperTables(results, "paper-42b");
-  assertEquals(Object.keys(smaller!.columns), [
-    ..."WinoGrande HellaSwag OpenBookQA PIQA ARC SciQ".split(" "),
-    "Average",
-  ]);
+  const fewer = "WinoGrande HellaSwag OpenBookQA PIQA ARC SciQ Average";
+  assertEquals(Object.keys(smaller!.columns).join(" "), fewer);
   assertEquals(smaller!.columns.Average!.toFixed(2), "66.25");
 });
 
 Deno.test("tables of the paper: percent, ARC from both sets, null where a task is missing", () => {
-  const facts = ["winogrande", "arc_easy", "arc_challenge"].map((task) => ({
-    task,
-    shots: 5,
-    files: [],
-  }));
+  const tasks = ["winogrande", "arc_easy", "arc_challenge"];
+  const facts = tasks.map((task) => ({ task, shots: 5, files: [] }));
   const results = summarizeAll(facts, [
     score("winogrande", 0, { acc: 1 }),
     score("arc_easy", 0, { acc: 0, acc_norm: 1 }),

@@ -58,11 +58,8 @@ Deno.test("expansion leaves only what the device runs, equal nodes are shared, u
   assert(primitive.nodes.every((node) => !node.op.decompose));
   const names = shareEqual(primitive).nodes.map((node) => node.op.name);
   assertEquals(names, ["max", "sub", "exp", "sum", "div", "add", "exp"]);
-  assertEquals(dropUnread(program).nodes.map((node) => node.op.name), [
-    "softmax",
-    "softmax",
-    "add",
-  ]);
+  const read = dropUnread(program).nodes.map((node) => node.op.name);
+  assertEquals(read, ["softmax", "softmax", "add"]);
   assertEquals(prepare(program, (op) => !op.decompose).nodes.length, 6);
   assertThrows(() => expand(program, (op) => op.name !== "exp"), TypeError, '"exp"');
 });
@@ -151,39 +148,6 @@ function runApart(program: Program, inputs: ReadonlyMap<string, Float64Array>) {
   }
   return new Map([...program.outputs].map(([name, value]) => [name, operands.get(value)!.data]));
 }
-
-Deno.test("property: values alive together never overlap, in 300 random programs", () => {
-  for (let seed = 0; seed < 300; seed++) {
-    const program = prepare(randomProgram(seed), (op) => !op.decompose);
-    for (const reuseInputs of [false, true]) {
-      const { placements, sections } = planMemory(program, { reuseInputs });
-      const end = program.nodes.length;
-      const lives = new Map<Value, [number, number]>();
-      program.nodes.forEach((node, i) => {
-        node.inputs.forEach((x) => lives.has(x) && (lives.get(x)![1] = i));
-        node.outputs.forEach((x) => lives.set(x, [i, i]));
-      });
-      for (const value of program.outputs.values()) {
-        if (lives.has(value)) lives.get(value)![1] = end;
-      }
-      const temporaries = [...lives].filter(([x]) => placements.get(x)!.section === "temporaries");
-      for (const [a, [, lastA]] of temporaries) {
-        const placeA = placements.get(a)!;
-        assert(placeA.offset % 64 === 0 && placeA.offset + placeA.bytes <= sections.temporaries);
-        for (const [b, [firstB, lastB]] of temporaries) {
-          // b is made while a is still needed by a later node than the one that makes b.
-          if (a === b || firstB <= lives.get(a)![0] || firstB >= lastA || lastB < firstB) continue;
-          const placeB = placements.get(b)!;
-          const apart = placeA.offset + placeA.bytes <= placeB.offset ||
-            placeB.offset + placeB.bytes <= placeA.offset;
-          const maker = program.nodes[firstB]!;
-          const isView = maker.op.memory === "view" && placeA.offset === placeB.offset;
-          assert(apart || isView, `seed ${seed}: values ${a.id} and ${b.id} overlap`);
-        }
-      }
-    }
-  }
-});
 
 Deno.test("property: a planned arena gives the same results as separate memory", async () => {
   for (let seed = 0; seed < 300; seed++) {

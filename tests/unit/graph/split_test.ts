@@ -37,11 +37,8 @@ async function run(programs: readonly Program[]): Promise<Map<string, number[]>>
     for (const given of [program.inputs, program.parameters, program.state, program.outputs]) {
       for (const [name, type] of given) {
         if (bindings.has(name)) continue;
-        const tensor = device.allocate(type);
-        device.write(
-          tensor,
-          Array.from({ length: elementCount(type.shape) }, (_, i) => Math.sin(i + name.length)),
-        );
+        const tensor = device.allocate(type), length = elementCount(type.shape);
+        device.write(tensor, Array.from({ length }, (_, i) => Math.sin(i + name.length)));
         bindings.set(name, tensor);
       }
     }
@@ -56,10 +53,8 @@ Deno.test("the parts of a program do together what it does", async () => {
     const program = layers(12);
     const split = splitProgram(program, { parts, cost: isLinear });
     assertEquals(split.length, parts);
-    assertEquals(
-      split.map(({ nodes }) => nodes.filter(isLinear).length),
-      Array(parts).fill(12 / parts),
-    );
+    const counts = split.map(({ nodes }) => nodes.filter(isLinear).length);
+    assertEquals(counts, Array(parts).fill(12 / parts));
     assertEquals(await run(split), await run([program]));
   }
 });
@@ -87,9 +82,8 @@ Deno.test("there is no cut through a state, and none where too much would pass",
   const twice = linear({ x: sum, weight: g.parameter("b", f32(4, 4)) });
   g.update("s", state.assign(twice.add(state)));
   const parts = splitProgram(g.build(), { parts: 2, cost: isLinear });
-  assert(
-    parts.every((part) => parts.length === 1 || !part.state.has("s") || part.updates.has("s")),
-  );
+  const isWhole = (part: Program) => !part.state.has("s") || part.updates.has("s");
+  assert(parts.length === 1 || parts.every(isWhole));
 
   const h = new Builder("chain");
   let x: Value = h.input("x", f32(2, 4));

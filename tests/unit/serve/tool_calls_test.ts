@@ -5,83 +5,51 @@ import { toolFormatOf } from "../../../core/serve/tools.ts";
 const HERMES = toolFormatOf("{{ tools }} <tool_call>")!;
 const LLAMA3 = toolFormatOf('{{ tools }} {"name": …, "parameters": …}')!;
 
-/** Text and calls of an answer that arrives in pieces of a size. */
+/** Text and calls, as a name and arguments, of an answer that arrives in pieces of a size. */
 function parse(format: typeof HERMES, answer: string, size: number) {
   const parser = new ToolCallParser(format);
   const pieces = answer.match(new RegExp(`[^]{1,${size}}`, "g")) ?? [];
   const parts = [...pieces.map((piece) => parser.push(piece)), parser.end()];
-  const calls: [name: string, text: string][] = [];
+  const calls: string[] = [];
   for (const { index, name, arguments: text } of parts.flatMap(({ calls }) => calls)) {
-    if (name !== undefined) calls[index] = [name, ""];
-    calls[index]![1] += text;
+    if (name !== undefined) calls[index] = `${name} `;
+    calls[index]! += text;
   }
-  return { text: parts.map(({ text }) => text).join(""), calls };
+  return [parts.map(({ text }) => text).join(""), ...calls];
 }
 
 const call = (body: string) => `<tool_call>\n${body}\n</tool_call>`;
-const CASES: readonly [
-  what: string,
-  typeof HERMES,
-  answer: string,
-  text: string,
-  calls: string[][],
-][] = [
-  ["plain text", HERMES, "It is <b>sunny</b>.\n", "It is <b>sunny</b>.\n", []],
-  [
-    "text before a call",
-    HERMES,
-    `Let me see.\n${call('{"name": "f", "arguments": {"a": 1}}')}`,
-    "Let me see.",
-    [["f", '{"a": 1}']],
-  ],
-  [
-    "two calls",
-    HERMES,
-    [1, 2].map((i) => call(`{"name": "f${i}", "arguments": {}}`)).join("\n"),
-    "",
-    [["f1", "{}"], ["f2", "{}"]],
-  ],
-  [
-    "brackets and end marks in texts",
-    HERMES,
-    call('{"name": "f", "arguments": {"a": "}</tool_call>\\"{["}}'),
-    "",
-    [["f", '{"a": "}</tool_call>\\"{["}']],
-  ],
-  ["arguments before the name", HERMES, call('{"arguments": {"a": [1]}, "name": "f"}'), "", [[
-    "f",
-    '{"a":[1]}',
-  ]]],
-  ["a call without arguments", HERMES, call('{"name": "f"}'), "", [["f", "{}"]]],
-  ["what is no call", HERMES, call("hello"), call("hello"), []],
-  ["a call that is cut", HERMES, '<tool_call>\n{"name": "f", "arguments": {"a": 1', "", [[
-    "f",
-    '{"a": 1',
-  ]]],
-  ["a mark that is cut", HERMES, "a <tool_ca", "a <tool_ca", []],
-  ["bare JSON", LLAMA3, '{"name": "f", "parameters": {"a": {"b": 2}}}', "", [[
-    "f",
-    '{"a": {"b": 2}}',
-  ]]],
-  [
-    "several of bare JSON",
-    LLAMA3,
-    '{"name": "f", "parameters": {}}; {"name": "g", "parameters": {}}',
-    "",
-    [["f", "{}"], ["g", "{}"]],
-  ],
-  ["JSON that is no call", LLAMA3, '{"answer": 42}', '{"answer": 42}', []],
-  ["text with JSON in it", LLAMA3, 'See {"name": 1}', 'See {"name": 1}', []],
-];
+const ONE = '{"name": "f", "arguments": {"a": 1}}', BARE = '{"name": "g", "arguments": {}}';
+const BEFORE = '{"arguments": {"a": [1]}, "name": "f"}';
+const SEVERAL = '{"name": "f", "parameters": {}}; {"name": "g", "parameters": {}}';
+const MARKED = '{"a": "}</tool_call>\\"{["}';
 
-for (const [what, format, answer, text, calls] of CASES) {
+/** Answers, with their text and calls. */
+const CASES: Readonly<Record<string, [typeof HERMES, answer: string, string, ...string[]]>> = {
+  "plain text": [HERMES, "It is <b>sunny</b>.\n", "It is <b>sunny</b>.\n"],
+  "text before a call": [HERMES, `Let me see.\n${call(ONE)}`, "Let me see.", 'f {"a": 1}'],
+  "two calls": [HERMES, `${call(ONE)}\n${call(BARE)}`, "", 'f {"a": 1}', "g {}"],
+  "brackets and end marks in texts": [
+    HERMES,
+    call(`{"name": "f", "arguments": ${MARKED}}`),
+    "",
+    `f ${MARKED}`,
+  ],
+  "arguments before the name": [HERMES, call(BEFORE), "", 'f {"a":[1]}'],
+  "a call without arguments": [HERMES, call('{"name": "f"}'), "", "f {}"],
+  "what is no call": [HERMES, call("hello"), call("hello")],
+  "a call that is cut": [HERMES, call(ONE).split("}")[0]!, "", 'f {"a": 1'],
+  "a mark that is cut": [HERMES, "a <tool_ca", "a <tool_ca"],
+  "bare JSON": [LLAMA3, '{"name": "f", "parameters": {"a": {"b": 2}}}', "", 'f {"a": {"b": 2}}'],
+  "several of bare JSON": [LLAMA3, SEVERAL, "", "f {}", "g {}"],
+  "JSON that is no call": [LLAMA3, '{"answer": 42}', '{"answer": 42}'],
+  "text with JSON in it": [LLAMA3, 'See {"name": 1}', 'See {"name": 1}'],
+};
+
+for (const [what, [format, answer, ...expected]] of Object.entries(CASES)) {
   Deno.test(`tool calls are told from text, however they arrive: ${what}`, () => {
     for (const size of [1, 2, 3, 7, 1000]) {
-      assertEquals(
-        parse(format, answer, size),
-        { text, calls: calls as [string, string][] },
-        `${size}`,
-      );
+      assertEquals(parse(format, answer, size), expected, `${size}`);
     }
   });
 }

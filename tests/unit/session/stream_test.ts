@@ -37,45 +37,12 @@ Deno.test("without stop strings every piece is given at once", () => {
   });
 });
 
-Deno.test("a stop string inside a token, at its start, and over three tokens", () => {
-  assertEquals(read(["one STOP two", "x"], ["STOP"]), {
-    taken: ["one ", ""],
-    stoppedAt: 0,
-    text: "one ",
-  });
-  assertEquals(read(["STOP"], ["STOP"]).text, "");
-  assertEquals(read(["a S", "TO", "P b"], ["STOP"]), {
-    taken: ["a ", "", "", ""],
-    stoppedAt: 2,
-    text: "a ",
-  });
-});
-
 Deno.test("what may begin a stop string is held back until it cannot be one", () => {
   assertEquals(read(["x\n", "\n", "y"], ["\n\nz"]).taken, ["x", "", "\n\ny", ""]);
   assertEquals(read(["a", "a", "b", "a", "a", "a"], ["aaa"]), {
     taken: ["", "", "aab", "", "", "", ""],
     stoppedAt: 5,
     text: "aab",
-  });
-});
-
-Deno.test("a candidate inside a candidate: aab in aaab", () => {
-  assertEquals(read(["a", "a", "a", "b"], ["aab"]), {
-    taken: ["", "", "a", "", ""],
-    stoppedAt: 3,
-    text: "a",
-  });
-});
-
-Deno.test("of several stop strings the earliest place wins, not the first in the list", () => {
-  assertEquals(read(["one two three"], ["three", "two"]).text, "one ");
-  assertEquals(read(["ab"], ["b", "ab"]).text, "");
-  // The shorter one is complete before the longer could be.
-  assertEquals(read(["a", "b", "c"], ["abc", "b"]), {
-    taken: ["", "a", ""],
-    stoppedAt: 1,
-    text: "a",
   });
 });
 

@@ -63,10 +63,8 @@ Deno.test("a chat becomes the text that Qwen2.5's template gives", async () => {
   const options = { addGenerationPrompt: false };
   assertEquals(await renderChat(tokenizer, [USER], options), system + user);
   const own = [{ role: "system", content: "Be brief." }, USER];
-  assertEquals(
-    await renderChat(tokenizer, own, options),
-    `<|im_start|>system\nBe brief.<|im_end|>\n${user}`,
-  );
+  const brief = `<|im_start|>system\nBe brief.<|im_end|>\n${user}`;
+  assertEquals(await renderChat(tokenizer, own, options), brief);
   const messages = [
     USER,
     { role: "assistant", content: null, tool_calls: [{ name: "now", arguments: {} }] },
@@ -98,29 +96,25 @@ Deno.test("the template named default is taken; its file wins over the field", a
   assertEquals((await open(files)).chatTemplate, "b");
   assertEquals((await open({ ...files, "chat_template.jinja": "c" })).chatTemplate, "c");
   const broken = { "tokenizer_config.json": { chat_template: 7 } };
-  assertStringIncludes(
-    (await userError(() => open(broken))).message,
-    'must be text or a list with one named "default", not 7',
-  );
+  const { message } = await userError(() => open(broken));
+  assertStringIncludes(message, 'must be text or a list with one named "default", not 7');
 });
 
 Deno.test("no template, malformed messages and a refusing template are bad data", async () => {
-  const message = async (folder: Record<string, unknown>, messages: unknown) => {
-    const tokenizer = await open(folder);
+  const cases: [template: string | undefined, messages: unknown, words: string][] = [
+    [undefined, [USER], "has no chat template"],
+    [TEMPLATE, [], "must be a list of at least one message, not []"],
+    [TEMPLATE, "Hi", 'not "Hi"'],
+    [TEMPLATE, [USER, { role: 7, content: "" }], "message 2"],
+    [TEMPLATE, [{ role: "user", content: 7 }], "message 1"],
+    [TEMPLATE, [{ role: "cat", content: "" }], "Unknown role cat"],
+    ["{% if %}", [USER], "the chat template of "],
+  ];
+  for (const [template, messages, words] of cases) {
+    const tokenizer = await open(template === undefined ? {} : { "chat_template.jinja": template });
     const error = await userError(() => renderChat(tokenizer, messages as ChatMessage[]));
     assertEquals(error.kind, "data");
-    return error.message;
-  };
-  const files = { "chat_template.jinja": TEMPLATE };
-  assertStringIncludes(await message({}, [USER]), "has no chat template");
-  assertStringIncludes(await message(files, []), "must be a list of at least one message, not []");
-  assertStringIncludes(await message(files, "Hi"), 'not "Hi"');
-  assertStringIncludes(await message(files, [USER, { role: 7, content: "" }]), "message 2");
-  assertStringIncludes(await message(files, [{ role: "user", content: 7 }]), "message 1");
-  assertStringIncludes(await message(files, [{ role: "cat", content: "" }]), "Unknown role cat");
-  assertStringIncludes(
-    await message({ "chat_template.jinja": "{% if %}" }, [USER]),
-    "the chat template of ",
-  );
+    assertStringIncludes(error.message, words);
+  }
   assertEquals((await openTokenizer(FIXTURE)).namedTokens.eos_token, "<|endoftext|>");
 });

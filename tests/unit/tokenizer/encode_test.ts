@@ -73,35 +73,6 @@ Deno.test("streaming holds back an incomplete character and nothing else", async
   assertEquals(decoder.flush(), "\ufffd");
 });
 
-/** Encodes and decodes `count` mixed texts with both and compares. */
-async function compareWithLibrary(json: string, count: number): Promise<void> {
-  const library = openLibrary(json);
-  await withScratch(async (folder) => {
-    writeFiles(folder, { "tokenizer.json": json });
-    const tokenizer = await openTokenizer(folder);
-    assertEquals(tokenizer.kind, "byte-level-bpe");
-    for (let seed = 0; seed < count; seed++) {
-      const text = mixedText(seed);
-      const ids = tokenizer.encode(text);
-      assertEquals(ids, library.encode(text), JSON.stringify(text));
-      const decoded = tokenizer.decode(ids);
-      assertEquals(decoded, text.normalize("NFC"));
-      if (seed % 10 === 0) assertEquals(library.decode(ids), decoded);
-    }
-  });
-}
-
-Deno.test("2,000 mixed texts encode as with the library, small tokenizer", async () => {
-  await compareWithLibrary(Deno.readTextFileSync(`${FIXTURE}/tokenizer.json`), 2000);
-});
-
-Deno.test("2,000 mixed texts encode as with the library, Qwen2.5 tokenizer", async () => {
-  const json = await qwenJson();
-  if (json === undefined) {
-    console.log("skipped: no ../shared/data/qwen-tokenizer/tokenizer.json.gz");
-  } else await compareWithLibrary(json, 2000);
-});
-
 /** Runs and random texts of so many characters, by name. */
 function longTexts(length: number): [string, string][] {
   const stream = new RandomStream(3, "long");
@@ -120,28 +91,44 @@ function longTexts(length: number): [string, string][] {
   ];
 }
 
-/** Encodes long texts with both and compares. */
-async function compareLongTexts(json: string): Promise<void> {
-  const library = openLibrary(json);
+/** Opens our tokenizer of a file, and the library's. */
+async function withBoth(
+  json: string,
+  compare: (ours: Tokenizer, library: ReturnType<typeof openLibrary>) => void,
+): Promise<void> {
   await withScratch(async (folder) => {
     writeFiles(folder, { "tokenizer.json": json });
-    const tokenizer = await openTokenizer(folder);
-    for (const [name, text] of longTexts(12_000)) {
-      assertEquals(tokenizer.encode(text), library.encode(text), name);
-    }
+    compare(await openTokenizer(folder), openLibrary(json));
   });
 }
 
-Deno.test("long runs and random texts encode as with the library, small tokenizer", async () => {
-  await compareLongTexts(Deno.readTextFileSync(`${FIXTURE}/tokenizer.json`));
-});
+function compareLongTexts(ours: Tokenizer, library: ReturnType<typeof openLibrary>): void {
+  for (const [name, text] of longTexts(12_000)) {
+    assertEquals(ours.encode(text), library.encode(text), name);
+  }
+}
 
-Deno.test("long runs and random texts encode as with the library, Qwen2.5 tokenizer", async () => {
-  const json = await qwenJson();
-  if (json === undefined) {
-    console.log("skipped: no ../shared/data/qwen-tokenizer/tokenizer.json.gz");
-  } else await compareLongTexts(json);
-});
+const BOTH = { small: JSON.stringify(fixtureJson()), "Qwen2.5": await qwenJson() };
+for (const [name, json] of Object.entries(BOTH)) {
+  const ignore = json === undefined; // no ../shared/data/qwen-tokenizer/tokenizer.json.gz
+  Deno.test(
+    `2,000 mixed texts encode as with the library, ${name} tokenizer`,
+    { ignore },
+    () =>
+      withBoth(json!, (ours, library) => {
+        assertEquals(ours.kind, "byte-level-bpe");
+        for (let seed = 0; seed < 2000; seed++) {
+          const text = mixedText(seed), ids = ours.encode(text), decoded = ours.decode(ids);
+          assertEquals(ids, library.encode(text), JSON.stringify(text));
+          assertEquals(decoded, text.normalize("NFC"));
+          if (seed % 10 === 0) assertEquals(library.decode(ids), decoded);
+        }
+      }),
+  );
+  Deno.test(`long runs and random texts encode as with the library, ${name} tokenizer`, {
+    ignore,
+  }, () => withBoth(json!, compareLongTexts));
+}
 
 Deno.test("a token longer than a window's overlap encodes as with the library", async () => {
   const json = fixtureJson();
@@ -151,7 +138,7 @@ Deno.test("a token longer than a window's overlap encodes as with the library", 
       json.model.merges.push(`${half} ${half}`);
     }
   }
-  await compareLongTexts(JSON.stringify(json));
+  await withBoth(JSON.stringify(json), compareLongTexts);
 });
 
 for (const [name, text] of longTexts(1_500_000)) {

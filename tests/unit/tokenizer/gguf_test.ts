@@ -4,21 +4,7 @@ import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { GPT2_PATTERNS, LLAMA3_PATTERN } from "../../../core/tokenizer/word_splitter.ts";
 import { type Entry, writeGguf, writeTinyFolder } from "../../gguf_model.ts";
 import { withScratch } from "../../scratch.ts";
-import { mixedText } from "./testing.ts";
-
-const byteLevel = (use_regex: boolean) => ({
-  type: "ByteLevel",
-  add_prefix_space: false,
-  trim_offsets: true,
-  use_regex,
-});
-const split = (Regex: string) => ({
-  type: "Split",
-  pattern: { Regex },
-  behavior: "Isolated",
-  invert: false,
-});
-const sequence = (...pretokenizers: unknown[]) => ({ type: "Sequence", pretokenizers });
+import { byteLevel, mixedText, sequence, split } from "./testing.ts";
 
 /** Fields of `tokenizer.json` by the name that GGUF has for them. */
 const LAYOUTS: Readonly<Record<string, Record<string, unknown>>> = {
@@ -44,10 +30,8 @@ Deno.test("1,000 texts have the ids of tokenizer.json, in every layout", () =>
     const json = JSON.parse(await Deno.readTextFile(`${folder}/tokenizer.json`));
     for (const [pre, layout] of Object.entries(LAYOUTS)) {
       const model = { ...json.model, ignore_merges: pre === "llama-bpe" };
-      await Deno.writeTextFile(
-        `${folder}/tokenizer.json`,
-        JSON.stringify({ ...json, ...layout, model }),
-      );
+      const text = JSON.stringify({ ...json, ...layout, model });
+      await Deno.writeTextFile(`${folder}/tokenizer.json`, text);
       const metadata: Record<string, Entry> = { "tokenizer.ggml.pre": ["string", pre] };
       await writeGguf(path, folder, { metadata });
       const [ofFile, ofFolder] = [await openTokenizer(path), await openTokenizer(folder)];
@@ -68,16 +52,13 @@ Deno.test("beginning and end tokens frame texts as the file says", () =>
       await writeGguf(path, folder, { metadata: { ...bos, ...metadata } });
       return (await openTokenizer(path)).encode("a");
     };
-    const llama: Entry = ["string", "llama-bpe"];
+    const llama: Record<string, Entry> = { "tokenizer.ggml.pre": ["string", "llama-bpe"] };
+    const bos = (on: number): Record<string, Entry> => ({
+      "tokenizer.ggml.add_bos_token": ["bool", on],
+    });
+    const eos: Record<string, Entry> = { "tokenizer.ggml.add_eos_token": ["bool", 1] };
     assertEquals(await encoded({}), [64]);
-    assertEquals(await encoded({ "tokenizer.ggml.pre": llama }), [491, 64]);
-    const off: Entry = ["bool", 0], on: Entry = ["bool", 1];
-    assertEquals(
-      await encoded({ "tokenizer.ggml.pre": llama, "tokenizer.ggml.add_bos_token": off }),
-      [64],
-    );
-    assertEquals(
-      await encoded({ "tokenizer.ggml.add_bos_token": on, "tokenizer.ggml.add_eos_token": on }),
-      [491, 64, 490],
-    );
+    assertEquals(await encoded(llama), [491, 64]);
+    assertEquals(await encoded({ ...llama, ...bos(0) }), [64]);
+    assertEquals(await encoded({ ...bos(1), ...eos }), [491, 64, 490]);
   }));

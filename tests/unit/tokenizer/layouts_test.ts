@@ -3,25 +3,19 @@ import { assertEquals } from "@std/assert";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { GPT2_PATTERNS, LLAMA3_PATTERN } from "../../../core/tokenizer/word_splitter.ts";
 import { withScratch } from "../checkpoint/testing.ts";
-import { fixtureJson, mixedText, openLibrary, writeFiles } from "./testing.ts";
+import {
+  byteLevel,
+  fixtureJson,
+  mixedText,
+  openLibrary,
+  sequence,
+  split,
+  writeFiles,
+} from "./testing.ts";
 
 type Json = ReturnType<typeof fixtureJson>;
 
-const byteLevel = (use_regex: boolean) => ({
-  type: "ByteLevel",
-  add_prefix_space: false,
-  trim_offsets: true,
-  use_regex,
-});
-const split = (pattern: string) => ({
-  type: "Split",
-  pattern: { Regex: pattern },
-  behavior: "Isolated",
-  invert: false,
-});
 const digits = (individual_digits: boolean) => ({ type: "Digits", individual_digits });
-const sequence = (...pretokenizers: unknown[]) => ({ type: "Sequence", pretokenizers });
-
 const GPT2 = sequence(split(GPT2_PATTERNS[0]!), byteLevel(false));
 const CUT = sequence(split("\\p{N}"), split(GPT2_PATTERNS[0]!), byteLevel(false));
 const CUT_RUNS = sequence(split("\\p{N}+"), split(GPT2_PATTERNS[0]!), byteLevel(false));

@@ -34,6 +34,21 @@ export function writeFiles(folder: string, files: Record<string, unknown>): void
   }
 }
 
+/** Pre-tokenizers as `tokenizer.json` has them. */
+export const byteLevel = (use_regex: boolean) => ({
+  type: "ByteLevel",
+  add_prefix_space: false,
+  trim_offsets: true,
+  use_regex,
+});
+export const split = (Regex: string) => ({
+  type: "Split",
+  pattern: { Regex },
+  behavior: "Isolated",
+  invert: false,
+});
+export const sequence = (...pretokenizers: unknown[]) => ({ type: "Sequence", pretokenizers });
+
 /** The library on the same file, with ids only. */
 export function openLibrary(text: string) {
   const library = new Library(JSON.parse(text), { clean_up_tokenization_spaces: false });

@@ -7,15 +7,21 @@ import type { Trainer } from "../../../core/train/trainer.ts";
 const FEED = { next: () => ({ predicted: 8, used: 8 }) as Batch, cursor: {} };
 const START = { step: 0, tokens: 0, lossEma: undefined, cursor: {} };
 
-/** Runs four steps that validate every second one, and aborts in the step given; what happened, in order. */
-async function log(abortsIn?: number): Promise<string> {
-  const events: string[] = [];
-  const controller = new AbortController();
-  const trainer = {
+/** A trainer that computes nothing, with some parts of its own. */
+const trainerWith = (parts: object): Trainer =>
+  Object.create({
     sums: { loss: 16, predicted: 8, streamWeights: [] },
     collective: { sum: (values: number[]) => Promise.resolve(values) },
     accumulate: () => Promise.resolve(),
     exchangeSums: (values: number[]) => Promise.resolve(values),
+    update: () => Promise.resolve({ gradNorm: 1, clipScale: 1 }),
+  }, Object.getOwnPropertyDescriptors(parts));
+
+/** Runs four steps that validate every second one, and aborts in the step given; what happened, in order. */
+async function log(abortsIn?: number): Promise<string> {
+  const events: string[] = [];
+  const controller = new AbortController();
+  const trainer = trainerWith({
     update(step: number) {
       if (step === abortsIn) controller.abort();
       return Promise.resolve({ gradNorm: 1, clipScale: 1 });
@@ -24,7 +30,7 @@ async function log(abortsIn?: number): Promise<string> {
       events.push("validate");
       return Promise.resolve({ loss: 16, predicted: 8 });
     },
-  } as unknown as Trainer;
+  });
   const options: LoopOptions = {
     schedule: { kind: "constant", steps: 4, warmup: 0, minFactor: 1 },
     rates: { backbone: 1, prefix: 1, aggregator: 1 },
@@ -64,16 +70,12 @@ Deno.test("a run that is aborted saves its step and does not validate first", as
 Deno.test("a report has means per predicted token, and the smoothed loss", async () => {
   const losses = [16, 32], validated = [{ loss: 3, predicted: 2 }, { loss: 7, predicted: 3 }];
   let left: typeof validated = [];
-  const trainer = {
-    collective: { sum: (values: number[]) => Promise.resolve(values) },
+  const trainer = trainerWith({
     evaluate: () => Promise.resolve(left.pop()!),
     get sums() {
       return { loss: losses.shift()!, predicted: 8, streamWeights: [2, 6] };
     },
-    accumulate: () => Promise.resolve(),
-    exchangeSums: (values: number[]) => Promise.resolve(values),
-    update: () => Promise.resolve({ gradNorm: 1, clipScale: 1 }),
-  } as unknown as Trainer;
+  });
   const reports: StepReport[] = [], before: number[] = [];
   const options: LoopOptions = {
     schedule: { kind: "constant", steps: 2, warmup: 2, minFactor: 1 },

@@ -21,98 +21,51 @@ function resolved(line: string): Promise<Resolution> {
 /** A value and the place in the paper that gives it; "ours" where the paper is silent. */
 type Sourced = readonly [flag: string, value: unknown, source: string];
 
-const BATCH: readonly Sourced[] = [
-  ["batch", 1024, "appendix C"],
-  ["seq-len", 2048, "appendix C"],
-];
+const from = (source: string, values: Record<string, unknown>): Sourced[] =>
+  Object.entries(values).map(([flag, value]) => [flag, value, source]);
 
-const ADAM: readonly Sourced[] = [
-  ["beta1", 0.9, "appendix C"],
-  ["beta2", 0.95, "appendix C"],
-  ["adam-epsilon", 1e-8, "ours"],
-  ["weight-decay", 0.1, "appendix C"],
-  ["clip", 1, "ours"],
+const BATCH = from("appendix C", { batch: 1024, "seq-len": 2048 });
+const ADAM = [
+  ...from("appendix C", { beta1: 0.9, beta2: 0.95, "weight-decay": 0.1 }),
+  ...from("ours", { "adam-epsilon": 1e-8, clip: 1 }),
 ];
-
-const COSINE: readonly Sourced[] = [
-  ["schedule", "cosine", "appendix C"],
-  ["lr", 3e-4, "appendix C"],
-  ["lr-min", 1e-5, "appendix C"],
-  ["warmup", 2000, "appendix C"],
+const CURVE = { schedule: "cosine", lr: 3e-4, "lr-min": 1e-5, warmup: 2000 };
+const COSINE = from("appendix C", CURVE);
+const NEW_MODEL = [
+  ...from("section 3.1", { init: "scratch", "train-params": "all" }),
+  ...from("appendix C", { "init-std": 0.02, "rope-theta": 10_000, "save-dtype": "bf16" }),
 ];
-
-const NEW_MODEL: readonly Sourced[] = [
-  ["init", "scratch", "section 3.1"],
-  ["init-std", 0.02, "appendix C"],
-  ["rope-theta", 10_000, "appendix C"],
-  ["save-dtype", "bf16", "appendix C"],
-  ["train-params", "all", "section 3.1"],
+const STREAMS = [
+  ...from("appendix A", { "prefix-tokens": 48, smoothing: 0.1 }),
+  ...from("the authors' initialization", { "prefix-init": "normal" }),
 ];
-
-const STREAMS: readonly Sourced[] = [
-  ["prefix-tokens", 48, "appendix A"],
-  ["prefix-init", "normal", "the authors' initialization"],
-  ["smoothing", 0.1, "appendix A"],
-];
-
-const OPEN: readonly Sourced[] = ["steps", "tokens", "epochs"].map((flag) => [flag, null, "ours"]);
+const OPEN = from("ours", { steps: null, tokens: null, epochs: null });
+const LAW = [...BATCH, ...ADAM, ...COSINE, ...OPEN];
 
 const PRESETS: Readonly<Record<string, readonly Sourced[]>> = {
-  "paper-scratch": [...BATCH, ...ADAM, ...COSINE, ...NEW_MODEL, ...OPEN],
+  "paper-scratch": [...LAW, ...NEW_MODEL],
   "paper-stage1": [
-    ...BATCH,
-    ...ADAM,
-    ...NEW_MODEL,
-    ...OPEN,
-    ["schedule", "constant", "section 4.1"],
-    ["lr", 3e-4, "section 4.1"],
-    ["warmup", 2000, "section 4.1"],
+    ...[...BATCH, ...ADAM, ...NEW_MODEL, ...OPEN],
+    ...from("section 4.1", { schedule: "constant", lr: 3e-4, warmup: 2000 }),
   ],
   "paper-stage2": [
-    ...BATCH,
-    ...ADAM,
-    ...STREAMS,
-    ...OPEN,
-    ["schedule", "cosine", "ours: section 4.1 says that it anneals"],
-    ["lr", 3e-4, "section 4.1"],
-    ["lr-min", 1e-5, "section 4.1"],
-    ["warmup", 0, "section 4.1"],
-    ["train-params", "all", "section 4.1"],
+    ...[...BATCH, ...ADAM, ...STREAMS, ...OPEN],
+    ...from("ours: section 4.1 says that it anneals", { schedule: "cosine" }),
+    ...from("section 4.1", { lr: 3e-4, "lr-min": 1e-5, warmup: 0, "train-params": "all" }),
   ],
-  "paper-cpt": [
-    ...BATCH,
-    ...ADAM,
-    ...COSINE,
-    ...STREAMS,
-    ...OPEN,
-    ["train-params", "all", "section 4.2"],
-  ],
-  "paper-peft": [
-    ...BATCH,
-    ...ADAM,
-    ...COSINE,
-    ...STREAMS,
-    ...OPEN,
-    ["train-params", "introduced", "section 4.2"],
-  ],
+  "paper-cpt": [...LAW, ...STREAMS, ...from("section 4.2", { "train-params": "all" })],
+  "paper-peft": [...LAW, ...STREAMS, ...from("section 4.2", { "train-params": "introduced" })],
   "paper-instruct": [
-    ["batch", 1024, "ours"],
-    ["seq-len", 8192, "section 4.1"],
-    ["context", 8192, "section 4.1"],
-    ["rope-theta", 100_000, "section 4.1"],
-    ["epochs", 2, "section 4.1"],
+    ...from("ours", { batch: 1024, "long-rows": "truncate" }),
+    ...from("section 4.1", { "seq-len": 8192, context: 8192, "rope-theta": 100_000, epochs: 2 }),
+    ...from("section 4.1", { "train-params": "all" }),
     ...ADAM,
-    ...COSINE.map(([flag, value]): Sourced => [flag, value, "ours: that of pre-training"]),
-    ["train-params", "all", "section 4.1"],
-    ["long-rows", "truncate", "ours"],
+    ...from("ours: that of pre-training", CURVE),
   ],
   "paper-openwebtext": [
-    ...BATCH,
-    ...ADAM,
-    ...COSINE,
+    ...LAW,
     ...NEW_MODEL,
-    ...OPEN,
-    ["eval-split", 0.005, "ours: appendix D has a validation loss"],
+    ...from("ours: appendix D has a validation loss", { "eval-split": 0.005 }),
   ],
 };
 

@@ -13,10 +13,10 @@ Deno.test("the state of a process follows its name, whatever that is", () => {
   assertEquals(platformFor("windows").processState(7, () => "7 (deno) T 1"), undefined);
 });
 
-Deno.test({
-  name: "a process runs, is stopped by a signal, and ends",
-  ignore: PLATFORM.name !== "linux",
-  async fn() {
+Deno.test(
+  "a process runs, is stopped by a signal, and ends",
+  { ignore: PLATFORM.name !== "linux" },
+  async () => {
     const child = new Deno.Command("sleep", { args: ["60"] }).spawn();
     const becomes = async (state: string) => {
       for (let i = 0; i < 100 && processState(child.pid) !== state; i++) {
@@ -32,4 +32,4 @@ Deno.test({
     await child.status;
     assertEquals(processState(child.pid), "gone");
   },
-});
+);

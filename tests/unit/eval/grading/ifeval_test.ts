@@ -70,15 +70,10 @@ Deno.test("every golden document and the four means", async () => {
     Deno.readTextFileSync(`${FIXTURES}golden/eval/cases_ifeval_documents.aggregate.json`),
   );
   assertEquals(scores.length, n);
+  const names = "average_of_four prompt_level_strict_acc inst_level_strict_acc " +
+    "prompt_level_loose_acc inst_level_loose_acc";
   const found = summarize(ifeval, scores).means.map(({ value }) => value);
-  const { average_of_four, prompt_level_strict_acc, inst_level_strict_acc, ...loose } = means;
-  assertEquals(found, [
-    average_of_four,
-    prompt_level_strict_acc,
-    inst_level_strict_acc,
-    loose.prompt_level_loose_acc,
-    loose.inst_level_loose_acc,
-  ]);
+  assertEquals(found, names.split(" ").map((name) => means[name]));
 });
 
 Deno.test("every golden sentence and word", () => {
@@ -182,19 +177,14 @@ Deno.test("JSON is what Python accepts", () => {
 });
 
 Deno.test("bullets and placeholders are counted in odd responses", { timeout: HANG_MS }, () => {
-  const bullets = { num_bullets: 2 };
-  const blank = `* a${"\n \n".repeat(500_000)}- b`;
-  assertEquals(gradeOf(blank, "detectable_format:number_bullet_lists", bullets)[0], true);
-  assertEquals(gradeOf("*\n\n\n\n* b", "detectable_format:number_bullet_lists", bullets)[0], true);
-  assertEquals(gradeOf("*\n* b", "detectable_format:number_bullet_lists", bullets)[0], false);
+  const bullets = (response: string) =>
+    gradeOf(response, "detectable_format:number_bullet_lists", { num_bullets: 2 })[0];
+  assertEquals(bullets(`* a${"\n \n".repeat(500_000)}- b`), true);
+  assertEquals([bullets("*\n\n\n\n* b"), bullets("*\n* b")], [true, false]);
+  const placeholders = (response: string) =>
+    gradeOf(response, "detectable_content:number_placeholders", { num_placeholders: 1 })[0];
   const open = "[".repeat(1_000_000);
-  const placeholders = { num_placeholders: 1 };
-  assertEquals(gradeOf(open, "detectable_content:number_placeholders", placeholders)[0], false);
-  assertEquals(
-    gradeOf(`${open}]`, "detectable_content:number_placeholders", placeholders)[0],
-    true,
-  );
-  assertEquals(gradeOf("[a\n]", "detectable_content:number_placeholders", placeholders)[0], false);
+  assertEquals([open, `${open}]`, "[a\n]"].map(placeholders), [false, true, false]);
 });
 
 Deno.test("grams leave out addresses, foreign Latin and all but the first of capitals", () => {
@@ -210,11 +200,8 @@ Deno.test("grams leave out addresses, foreign Latin and all but the first of cap
 
 Deno.test("a text without letters has no language, and others the same every time", () => {
   assertEquals(detectLanguage("123 !?", tools.profiles), undefined);
-  const close = "Hotel taxi bar radio.";
-  assertEquals(
-    languageProbabilities(close, tools.profiles),
-    languageProbabilities(close, tools.profiles),
-  );
+  const probabilities = () => languageProbabilities("Hotel taxi bar radio.", tools.profiles);
+  assertEquals(probabilities(), probabilities());
 });
 
 Deno.test("all 55 languages are there, and their probabilities", () => {
@@ -237,29 +224,33 @@ Deno.test("all 55 languages are there, and their probabilities", () => {
 });
 
 Deno.test("rows that make no sense are refused by name", () => {
-  const refuse = (ids: unknown, kwargs: unknown) =>
-    assertThrows(() => requireInstructions(ids, kwargs, "row 7 of a.jsonl"), DataError);
-  const unknown = refuse(["keyword:existence"], [{}]);
-  assertEquals(
-    unknown.message,
-    'row 7 of a.jsonl has the unknown instruction "keyword:existence"',
-  );
-  assertEquals(unknown.hints, ["did you mean keywords:existence?"]);
-  assertEquals(
-    refuse(["nothing"], [{}]).hints[0]!.startsWith("known instructions: keywords:existence"),
-    true,
-  );
-  assertEquals(
-    refuse(["length_constraints:number_words"], [{ num_words: 0, relation: "at least" }]).message,
-    '"num_words" of length_constraints:number_words in row 7 of a.jsonl is missing, expected a ' +
-      "positive integer",
-  );
-  refuse(["length_constraints:number_words"], [{ num_words: 3, relation: "more than" }]);
-  refuse(["keywords:existence"], [{ keywords: ["("] }]);
-  refuse(["keywords:existence"], [{ keywords: [] }]);
-  refuse(["punctuation:no_comma"], []);
-  refuse(["punctuation:no_comma"], [null]);
-  refuse("punctuation:no_comma", [{}]);
+  const words = "length_constraints:number_words", keywords = "keywords:existence";
+  const comma = "punctuation:no_comma";
+  const refused: [ids: unknown, kwargs: unknown, message?: string, hint?: string][] = [
+    [
+      ["keyword:existence"],
+      [{}],
+      'row 7 of a.jsonl has the unknown instruction "keyword:existence"',
+      "did you mean keywords:existence?",
+    ],
+    [["nothing"], [{}], "", "known instructions: keywords:existence"],
+    [
+      [words],
+      [{ num_words: 0, relation: "at least" }],
+      `"num_words" of ${words} in row 7 of a.jsonl is missing, expected a positive integer`,
+    ],
+    [[words], [{ num_words: 3, relation: "more than" }]],
+    [[keywords], [{ keywords: ["("] }]],
+    [[keywords], [{ keywords: [] }]],
+    [[comma], []],
+    [[comma], [null]],
+    [comma, [{}]],
+  ];
+  for (const [ids, kwargs, message, hint = ""] of refused) {
+    const read = () => requireInstructions(ids, kwargs, "row 7 of a.jsonl");
+    const { hints } = assertThrows(read, DataError, message);
+    assert((hints[0] ?? "").startsWith(hint), hint);
+  }
   const one: Instruction = { id: "x:y", kwargs: {} };
   assertThrows(() => checkResponse("a", [one], tools), DataError);
 });

@@ -1,7 +1,6 @@
 /** Search paths of the CUDA libraries, cached kernels, and compiler logs. No GPU. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { withScratch } from "../../../scratch.ts";
-import { parseCompileLog } from "./compile_log.ts";
 import { cubinKey, withCache } from "../../../../core/runtime/cuda/kernel_loader.ts";
 import { EnvironmentError } from "../../../../core/base/errors.ts";
 import {
@@ -127,19 +126,6 @@ Deno.test("a refused source gives the compiler's words", () => {
   // char**: addresses, then the strings they point to.
   const [, , , count, texts] = calls[0] as [unknown, unknown, unknown, number, Uint8Array];
   assertEquals([count, new TextDecoder().decode(texts.subarray(16))], [2, "A\0BB\0"]);
-});
-
-Deno.test("a log in numbers", () => {
-  const { kernels, notes } = parseCompileLog(
-    `ptxas info    : 0 bytes gmem
-ptxas info    : Compiling entry function 'rope' for 'sm_90'
-ptxas info    : Function properties for rope
-    8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
-ptxas info    : Used 40 registers, used 1 barriers, 8 bytes cumulative stack size, 128 bytes smem
-ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored`,
-  );
-  assertEquals(kernels, [{ name: "rope", registers: 40, spills: 4, stack: 8 }]);
-  assertEquals(notes.length, 1);
 });
 
 Deno.test("a program is compiled once, and kept under its key", () =>
