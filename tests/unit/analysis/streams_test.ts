@@ -48,6 +48,16 @@ Deno.test("runs end with their text; a stream that always wins is no sign of loc
   assertEquals([two!.meanRunLength, two!.chanceRunLength, two!.locality], [2, 2, 1]);
 });
 
+Deno.test("independent winners have locality 1, and runs of three have their length", () => {
+  const random = new RandomStream(1, 7);
+  const drawn = Array.from({ length: 20_000 }, () => "ABCD"[random.integer(4)]!);
+  const independent = describeStreams([wonBy(drawn.join(""), 4)]);
+  assertAlmostEquals(independent.locality, 1, 0.02);
+  assertAlmostEquals(independent.chanceRunLength, 4 / 3, 0.01);
+  const repeated = drawn.slice(0, 3000).map((letter) => letter.repeat(3)).join("");
+  assertAlmostEquals(describeStreams([wonBy(repeated, 4)]).locality, 3, 0.1);
+});
+
 Deno.test("diversity survives probabilities that hardly vary", () => {
   const rows = [1, 2, 4, 7].map((x) => [0.5 + 1e-9 * x, 0.5 + 2e-9 * x].map(Math.log));
   const { rho, meanResiduals } = diversityOf([{ streams: rows, model: [] }])!;
@@ -111,6 +121,18 @@ Deno.test("diversity of equal, opposite and independent streams", () => {
   const free = diversityOf(predictions(rows))!;
   assert(Math.abs(free.rho!) < 0.02 && free.rhoStandardError! < 0.02);
   assert(free.meanMixtureLoss < Math.min(...free.streamLosses));
+});
+
+Deno.test("diversity of known correlation: a common part of half the variance gives 0.5", () => {
+  const random = new RandomStream(9, 2);
+  const draw = () => random.integer(1000) / 4000;
+  const rows = Array.from({ length: 20_000 }, () => {
+    const common = draw();
+    return [0, 1, 2, 3].map(() => Math.log(0.25 + common + draw()));
+  });
+  const { rho, rhoStandardError } = diversityOf([{ streams: rows, model: [] }])!;
+  assertAlmostEquals(rho!, 0.5, 0.02);
+  assert(rhoStandardError! > 0 && rhoStandardError! < 0.02);
 });
 
 Deno.test("nothing predicted is no diversity; streams that never vary have no correlation", () => {

@@ -1,5 +1,5 @@
 /** Conversions: what is written, and that it can be undone. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { backboneHash } from "../../../core/checkpoint/backbone.ts";
 import { convert } from "../../../core/checkpoint/convert.ts";
 import {
@@ -124,6 +124,15 @@ Deno.test("a conversion into nothing else, or into a folder above its model, is 
     assertEquals((await userError(() => planConversion({ model, ...options }))).kind, "usage");
   }
 });
+
+Deno.test("a conversion that is aborted leaves the folder that it was to replace", () =>
+  withScratch(async (folder) => {
+    const model = `${MODELS}/qwen2-p1-tied-f32`, out = `${folder}/out`;
+    await run({ model, out, streams: 2 });
+    const plan = await planConversion({ model, out, streams: 4, overwrite: true });
+    await assertRejects(() => convert(plan, { signal: AbortSignal.abort() }), DOMException);
+    assertEquals((await openCheckpoint(out)).config.streams, 2);
+  }));
 
 Deno.test(
   "a full disk is the environment's fault",
