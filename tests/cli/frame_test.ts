@@ -1,9 +1,10 @@
-/** The frame as a black box: exit codes, streams, help, colour, pipes, start-up. */
+/** The frame as a black box: exit codes, streams, help, signals, full devices, start-up, network. */
+import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { commands } from "../../cli/commands/mod.ts";
-import { documentOf, succeed } from "./models.ts";
-import { ENTRY, environment, runParscale, type RunResult, runShell } from "./run.ts";
+import { documentOf, jsonLines, MODEL, names, succeed } from "./models.ts";
+import { ENTRY, environment, programLine, runParscale, type RunResult, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 const CONFIG = fileURLToPath(new URL("../../deno.json", import.meta.url));
@@ -148,6 +149,76 @@ Deno.test({
   },
 });
 
+/** A new namespace of processes, in which the program has the process id 1. */
+const NAMESPACE = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"];
+
+async function namespacesWork(): Promise<boolean> {
+  try {
+    const args = [...NAMESPACE, "true"];
+    return (await new Deno.Command("unshare", { args, stderr: "null" }).output()).success;
+  } catch {
+    return false; // no program of that name
+  }
+}
+
+/** Starts `generate` as a first process, sends it a signal after its first row; returns its code. */
+async function codeAfter(signal: Deno.Signal, cwd: string): Promise<number> {
+  const rows = Array.from({ length: 3000 }, () => ({ prompt: "Ann has 3" }));
+  await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...rows));
+  const line = `generate --model ${MODEL} rows.jsonl --max-tokens 16 --jsonl`;
+  const options = { cwd, env: environment(), clearEnv: true, stdout: "piped" } as const;
+  const args = [...NAMESPACE, ...programLine(line.split(" "))];
+  const process = new Deno.Command("unshare", { args, ...options }).spawn();
+  const reader = process.stdout.getReader();
+  await reader.read();
+  const child = await Deno.readTextFile(`/proc/${process.pid}/task/${process.pid}/children`);
+  Deno.kill(Number(child), signal);
+  while (!(await reader.read()).done);
+  return (await process.status).code;
+}
+
+const ignore = !await namespacesWork();
+
+for (const [signal, code] of [["SIGTERM", 143], ["SIGINT", 130]] as const) {
+  Deno.test({
+    name: `${signal} ends the first process of a container`,
+    ignore,
+    fn: () => withScratch(async (cwd) => assertEquals(await codeAfter(signal, cwd), code)),
+  });
+}
+
+const COMMANDS = [
+  "help formats",
+  "completions bash",
+  "cost --model 1.6B --streams 2",
+  `inspect --model ${MODEL} --json`,
+  `generate --model ${MODEL} --prompt a --max-tokens 2`,
+  `generate --model ${MODEL} --prompt a --prompt b --max-tokens 2 --jsonl`,
+  `visualize --model ${MODEL} --text "a b"`,
+];
+
+Deno.test({
+  name: "a full device under stdout or -o ends every command with 4, and stays the device it is",
+  ignore: Deno.build.os !== "linux",
+  fn: () =>
+    withScratch(async (cwd) => {
+      const full = "no space left on device";
+      for (
+        const [command, message] of [
+          ...[...COMMANDS, "eval ls"].map((line) => [`${line} > /dev/full`, `stdout: ${full}`]),
+          ...COMMANDS.map((line) => [`${line} -o /dev/full`, `"/dev/full": ${full}`]),
+        ] as [string, string][]
+      ) {
+        const { code, stdout, stderr } = await runShell(`parscale ${command}`, { cwd });
+        assertEquals([code, stdout], [4, ""], `${command}: ${stderr}`);
+        assertStringIncludes(stderr.replaceAll('\\"', '"'), `cannot write ${message}`);
+      }
+      assertEquals([Deno.statSync("/dev/full").isCharDevice, names(cwd)], [true, []]);
+      assertEquals((await runShell("parscale nonsense 2> /dev/full")).code, 2);
+      assertEquals((await runShell("parscale help formats 2> /dev/full > /dev/full")).code, 4);
+    }),
+});
+
 Deno.test("a missing permission is told with our remedy, not the runtime's", async () => {
   const { code, stderr } = await runShell(
     `'${Deno.execPath()}' run --no-prompt '${ENTRY}' help --config x.json`,
@@ -182,3 +253,39 @@ for (const [line, budget] of Object.entries(BUDGETS)) {
     assertEquals([...modules].filter((url) => foreign.test(url) && !LIGHT.test(url)), []);
   });
 }
+
+const hasStrace = await new Deno.Command("strace", { args: ["-V"], stdout: "null", stderr: "null" })
+  .output().then(({ success }) => success, () => false);
+
+Deno.test("every task that starts parscale sets DENO_NO_UPDATE_CHECK", () => {
+  const { tasks } = JSON.parse(Deno.readTextFileSync(CONFIG));
+  for (const name of ["parscale", "demo", "study", "word-problems"]) {
+    assert(tasks[name].startsWith("DENO_NO_UPDATE_CHECK=1 "), name);
+  }
+});
+
+/** Connections to the network that a command in the project folder tries to make. */
+async function connections(trace: string, ...args: string[]): Promise<string[]> {
+  const { code } = await new Deno.Command("strace", {
+    args: ["-f", "-e", "trace=connect", "-o", trace, Deno.execPath(), ...args],
+    cwd: dirname(CONFIG),
+    env: environment(),
+    clearEnv: true,
+    stdin: "null",
+    stdout: "null",
+    stderr: "null",
+  }).output();
+  assertEquals(code, 0);
+  return Deno.readTextFileSync(trace).split("\n").filter((line) => /AF_INET6?\b/.test(line));
+}
+
+Deno.test({
+  name: "deno task parscale connects to nothing",
+  ignore: !hasStrace,
+  fn: () =>
+    withScratch(async (cwd) => {
+      const generate = `generate --model ${MODEL} --prompt a --max-tokens 200 --ignore-eos`;
+      const found = await connections(`${cwd}/trace`, "task", "parscale", ...generate.split(" "));
+      assertEquals(found, []);
+    }),
+});
