@@ -1,7 +1,7 @@
 /** GGUF files as `--model` of every command, and by their names on a stand-in hub. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type GgufOptions, writeGguf, writeTinyFolder } from "../gguf_model.ts";
-import { assertRefused, rowsOf } from "./models.ts";
+import { assertFailed, assertRefused, rowsOf } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { startHub } from "./stand_in_hub.ts";
@@ -20,38 +20,32 @@ async function withModels(
 
 /** Stdout of a line that must succeed; it may say more on stderr. */
 async function succeed(line: string, cwd: string): Promise<string> {
-  const { code, stdout, stderr } = await runParscale(line.split(" "), { cwd });
+  const { code, stdout, stderr } = await runParscale(line, { cwd });
   assertEquals(code, 0, stderr);
   return stdout;
 }
 
 Deno.test("generate, inspect, convert, export and cost read a file like its folder", () =>
   withModels(async (cwd) => {
-    const both = async (args: readonly string[]) => {
-      const [file, folder] = await Promise.all(
-        ["model.gguf", "folder"].map((model) => rowsOf([...args, "--model", model], { cwd })),
-      );
-      return [file, folder];
-    };
-    const generate = ["generate", "--prompt", "a b c", "--max-tokens", "8"];
-    const [file, folder] = await both(generate);
-    assertEquals(file!.map(({ text }) => text), folder!.map(({ text }) => text));
+    const text = async (model: string) =>
+      (await rowsOf(`generate --prompt 'a b c' --max-tokens 8 --model ${model}`, { cwd }))[0].text;
+    const expected = await text("folder");
+    assertEquals(await text("model.gguf"), expected);
     const ids = (model: string) => succeed(`inspect -m ${model} --tokenize It's_12_o'clock`, cwd);
     assertEquals(await ids("model.gguf"), await ids("folder"));
 
     await succeed("convert --model model.gguf --out out", cwd);
-    const [again] = await rowsOf([...generate, "--model", "out"], { cwd });
-    assertEquals(again.text, folder![0].text);
+    assertEquals(await text("out"), expected);
     await succeed("convert --model model.gguf --streams 2 --out p2", cwd);
-    assertEquals((await rowsOf(["inspect", "--model", "p2"], { cwd }))[0].streams, 2);
+    assertEquals((await rowsOf("inspect --model p2", { cwd }))[0].streams, 2);
     await succeed("export --onnx --model model.gguf --out onnx", cwd);
-    const [cost] = await rowsOf(["cost", "--model", "model.gguf"], { cwd });
+    const [cost] = await rowsOf("cost --model model.gguf", { cwd });
     assert(cost !== undefined);
   }));
 
 Deno.test("inspect shows the types of a file, and --quantize none dequantizes them", () =>
   withModels(async (cwd) => {
-    const [row] = await rowsOf(["inspect", "--model", "model.gguf", "--check"], { cwd });
+    const [row] = await rowsOf("inspect --model model.gguf --check", { cwd });
     assertEquals(row.dtypes.toSorted(), ["Q8_0", "f32"]);
     assertEquals(row.stored_bytes, DATA_BYTES);
     const flags = ["--quantize none", "--quantize q8", "--quantize q4", "--device reference"];
@@ -72,7 +66,7 @@ Deno.test("an adapter is trained over a file and merged; a model starts from its
     const params = "--train-params introduced --steps 2 --prefix-tokens 2";
     await succeed(`${train} --model model.gguf --out run --streams 2 ${params}`, cwd);
     const generated = (model: string) =>
-      rowsOf(["generate", "-m", model, "--prompt", "a", "--max-tokens", "4"], { cwd });
+      rowsOf(`generate -m ${model} --prompt a --max-tokens 4`, { cwd });
     const [row] = await generated("run");
     assert(typeof row.text === "string");
     await succeed("convert --model run --merge --out merged", cwd);
@@ -81,25 +75,20 @@ Deno.test("an adapter is trained over a file and merged; a model starts from its
     await succeed(`${train} --model model.gguf --out all --steps 1`, cwd);
     const scratch = "--init scratch --config-from model.gguf --steps 1";
     await succeed(`${train} ${scratch} --out fresh`, cwd);
-    const [fresh] = await rowsOf(["inspect", "-m", "fresh"], { cwd });
+    const [fresh] = await rowsOf("inspect -m fresh", { cwd });
     assertEquals(fresh.tokenizer, "byte-level-bpe");
   }));
 
 Deno.test("a file that is not there, is cut off, or is no GGUF file is refused", () =>
   withModels(async (cwd) => {
-    const run = (model: string) => runParscale(["inspect", "--model", model], { cwd });
+    const run = (model: string) => runParscale(`inspect --model ${model}`, { cwd });
     assertRefused(await run("none/model.gguf"), 3, 'no such file: "none/model.gguf"');
     const bytes = await Deno.readFile(`${cwd}/model.gguf`);
     await Deno.writeFile(`${cwd}/model.gguf`, bytes.subarray(0, bytes.length - 32));
-    const { code, stderr } = await run("model.gguf");
-    assertEquals(code, 3);
-    assertStringIncludes(stderr, '"model.gguf" is truncated: ');
+    assertFailed(await run("model.gguf"), 3, '"model.gguf" is truncated: ');
     await Deno.writeTextFile(`${cwd}/model.gguf`, "version https://git-lfs.github.com/spec/v1\n");
-    assertRefused(
-      await run("model.gguf"),
-      3,
-      '"model.gguf" is not a GGUF file: it begins with "vers"',
-    );
+    const foreign = '"model.gguf" is not a GGUF file: it begins with "vers"';
+    assertRefused(await run("model.gguf"), 3, foreign);
   }));
 
 const SHA = "0123456789abcdef0123456789abcdef01234567";
@@ -122,7 +111,7 @@ Deno.test("a file of the hub is named by its quantization or its name, and kept"
     ]);
     const env = { HF_ENDPOINT: hub.url, HF_HUB_CACHE: `${cwd}/cache` };
     const run = (name: string, more = {}) =>
-      runParscale(["inspect", "--model", name], { cwd, env: { ...env, ...more } });
+      runParscale(`inspect --model ${name}`, { cwd, env: { ...env, ...more } });
     for (const name of ["tiny/gguf:Q8_0", "tiny/gguf:q8_0", "tiny/gguf@main:tiny-Q8_0.gguf"]) {
       const { code, stdout, stderr } = await run(name);
       assertEquals(code, 0, stderr);
@@ -131,13 +120,12 @@ Deno.test("a file of the hub is named by its quantization or its name, and kept"
     const fetched = hub.take().filter((line) => line.startsWith("GET") && /\.gguf/.test(line));
     assert(fetched.every((line) => line.includes("tiny-Q8_0.gguf") || /\/0\//.test(line)));
     assertEquals((await run("tiny/gguf:Q8_0", { HF_HUB_OFFLINE: "1" })).code, 0);
-    const refused = async (name: string, ...messages: string[]) => {
-      const { code, stderr } = await run(name);
-      assertEquals(code, 3, stderr);
-      for (const message of messages) assertStringIncludes(stderr, message);
-    };
-    await refused("tiny/gguf:Q6_K", 'has no GGUF file "Q6_K"', '"tiny-Q8_0.gguf"');
-    await refused("tiny/gguf:Q4_0", '"Q4_0" fits 2 GGUF files');
-    await refused("tiny/gguf:F16", 'has no GGUF file "F16"');
-    await refused("tiny/gguf", "hint: name the file: tiny/gguf:tiny-Q8_0.gguf");
+    for (
+      const [name, ...words] of [
+        ["tiny/gguf:Q6_K", 'has no GGUF file "Q6_K"', '"tiny-Q8_0.gguf"'],
+        ["tiny/gguf:Q4_0", '"Q4_0" fits 2 GGUF files'],
+        ["tiny/gguf:F16", 'has no GGUF file "F16"'],
+        ["tiny/gguf", "hint: name the file: tiny/gguf:tiny-Q8_0.gguf"],
+      ] as const
+    ) assertFailed(await run(name), 3, ...words);
   }, { type: "Q8_0" }));
