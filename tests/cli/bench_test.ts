@@ -1,10 +1,12 @@
-/** `parscale bench` as a black box: rows, turns, comparison of files, and everything refused. */
+/** `parscale bench` as a black box: rows, turns, comparison of files and bad rows. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import {
-  assertRefusals,
+  assertFailed,
   assertRefused,
+  documentOf,
   jsonLines,
+  linkRun,
   MODEL,
   parseLines,
   PLAIN_MODEL,
@@ -13,10 +15,9 @@ import {
 } from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
-import { linkSync } from "../links.ts";
 
-const SHORT = ["--context", "8", "--prompt", "9", "--rounds", "3", "--steps", "2", "-j", "1"];
-const BENCH = ["bench", "--model", MODEL, ...SHORT];
+const SHORT = "--context 8 --prompt 9 --rounds 3 --steps 2 -j 1";
+const BENCH = `bench --model ${MODEL} ${SHORT}`;
 
 const KEYS =
   ("model what streams batch context prompt device dtype weights introduced samples_ms " +
@@ -29,25 +30,26 @@ function timing(changes: Record<string, unknown> = {}) {
 }
 
 /** Compares two lists of rows in files of a scratch folder. */
-async function compare(now: string, before: string, ...flags: string[]) {
-  return await withScratch(async (cwd) => {
+function compare(now: string, before: string, flags = "") {
+  return withScratch(async (cwd) => {
     await Deno.writeTextFile(`${cwd}/last.jsonl`, before);
-    const args = ["bench", "--compare", "-", "--against", "last.jsonl", ...flags];
-    return await runParscale(args, { cwd, stdin: now });
+    const line = `bench --compare - --against last.jsonl ${flags}`;
+    return await runParscale(line, { cwd, stdin: now });
   });
 }
 
 Deno.test("a row per kind, streams and batch, with samples and where streams are from", async () => {
-  const rows = await rowsOf([...BENCH, "--streams", "1..4*2", "--batch", "1,3"]);
-  assertEquals(rows.map((row) => [row.what, row.batch, row.streams, row.introduced]), [
-    ...["decode", "prefill"].flatMap((what) =>
+  const rows = await rowsOf(`${BENCH} --streams 1..4*2 --batch 1,3`);
+  assertEquals(
+    rows.map((row) => [row.what, row.batch, row.streams, row.introduced]),
+    ["decode", "prefill"].flatMap((what) =>
       [1, 3].flatMap((batch) => [
         [what, batch, 1, "none"],
         [what, batch, 2, "own"],
         [what, batch, 4, "random"],
       ])
     ),
-  ]);
+  );
   for (const row of rows) {
     assertEquals(Object.keys(row), KEYS);
     const decodes = row.what === "decode";
@@ -64,84 +66,88 @@ Deno.test("a row per kind, streams and batch, with samples and where streams are
   }
 });
 
-Deno.test("devices and kinds of matrices are lists; a plain model grows streams", async () => {
-  const plain = ["bench", "--model", PLAIN_MODEL, ...SHORT, "--what", "decode"];
-  const kinds = await rowsOf([...plain, "--quantize", "none,q8", "--streams", "1,2"]);
-  assertEquals(kinds.map((row) => [row.weights, row.streams, row.introduced]), [
-    ["f32", 1, "none"],
-    ["f32", 2, "random"],
-    ["q8", 1, "none"],
-    ["q8", 2, "random"],
-  ]);
-  const devices = await rowsOf([...plain, "--device", "cpu,reference"]);
-  assertEquals(devices.map((row) => [row.device, row.threads]), [["cpu", 1], ["reference", null]]);
-});
+Deno.test("devices and kinds of matrices are lists; streams are grown, or those of an adapter", () =>
+  withScratch(async (cwd) => {
+    await succeed(`convert --model ${PLAIN_MODEL} -P 4 --introduced-only --out p4`, { cwd });
+    const plain = `bench --model ${PLAIN_MODEL} ${SHORT} --what decode`;
+    for (
+      const [flags, expected] of [
+        ["--quantize none,q8 --streams 1", "f32 1 none, q8 1 none"],
+        ["--adapter p4 --streams 1,2,4", "f32 1 none, f32 2 random, f32 4 own"],
+      ] as const
+    ) {
+      const rows = await rowsOf(`${plain} ${flags}`, { cwd });
+      const found = rows.map((row) => `${row.weights} ${row.streams} ${row.introduced}`);
+      assertEquals(found.join(", "), expected);
+    }
+    const devices = await rowsOf(`${plain} --device cpu,reference`);
+    assertEquals(devices.map((row) => [row.device, row.threads]), [["cpu", 1], [
+      "reference",
+      null,
+    ]]);
+  }));
 
 Deno.test("a document, a table and a file; a run folder is its newest checkpoint", () =>
   withScratch(async (cwd) => {
-    await Deno.mkdir(`${cwd}/run`);
-    linkSync(MODEL, `${cwd}/run/checkpoint-7`);
-    await Deno.writeTextFile(`${cwd}/run/last`, "checkpoint-7\n");
-    const bench = ["bench", "--model", "run", ...SHORT];
-    const { stdout, stderr, code } = await runParscale([...bench, "--json"], { cwd });
-    assertEquals([code, stderr], [0, ""]);
-    const { schema, command, device, seed, results } = JSON.parse(stdout);
+    linkRun(MODEL, `${cwd}/run`);
+    const bench = `bench --model run ${SHORT}`;
+    const document = await documentOf(bench, { cwd });
+    const { schema, command, device, seed, results } = document;
     assertEquals([schema, command, device, seed], ["parscale.bench/1", "bench", "cpu", 0]);
     assertEquals(results.length, 2);
-    const table = (await runParscale([...bench, "--what", "prefill"], { cwd })).stdout.split("\n");
+    const table = (await succeed(`${bench} --what prefill`, { cwd })).split("\n");
     assertStringIncludes(table[0]!, "medians of 3 rounds");
     assert(/^what +P +introduced .* ratio$/.test(table[1]!), table[1]);
     assert(/^prefill +2 +own .* 1\.00$/.test(table[2]!), table[2]);
-    const written = await runParscale([...bench, "--jsonl", "-o", "now.jsonl"], { cwd });
-    assertEquals(written, { code: 0, stdout: "", stderr: "" });
-    await Deno.writeTextFile(`${cwd}/now.json`, stdout);
+    assertEquals(await succeed(`${bench} --jsonl -o now.jsonl`, { cwd }), "");
+    await Deno.writeTextFile(`${cwd}/now.json`, JSON.stringify(document));
     for (const against of ["now.json", "now.jsonl"]) {
-      const again = ["bench", "--compare", "now.json", "--against", against];
-      const { code, stdout } = await runParscale([...again, "--tolerance", "100000%"], { cwd });
-      assertEquals(code, 0, stdout);
+      const again = `bench --compare now.json --against ${against} --tolerance 100000%`;
+      assertEquals((await runParscale(again, { cwd })).code, 0);
     }
   }));
 
 Deno.test("a dry run names what would be timed, with the memory it takes", async () => {
-  const plan = await succeed([...BENCH, "--streams", "2,4", "--dry-run"]);
+  const plan = await succeed(`${BENCH} --streams 2,4 --dry-run`);
   const [head, ...cells] = plan.trimEnd().split("\n\n")[0]!.split("\n");
   assert(
     /^times 4 rows in turns, 1 round to warm up and 3 timed, in [\d.]+ MB:$/.test(head!),
     head,
   );
+  const random = ", random prefixes and aggregator";
   assertEquals(cells, [
     "decode, P = 2, batch 1, 8 cached, cpu f32",
-    "decode, P = 4, batch 1, 8 cached, cpu f32, random prefixes and aggregator",
+    `decode, P = 4, batch 1, 8 cached, cpu f32${random}`,
     "prefill, P = 2, batch 1, 9 tokens, cpu f32",
-    "prefill, P = 4, batch 1, 9 tokens, cpu f32, random prefixes and aggregator",
+    `prefill, P = 4, batch 1, 9 tokens, cpu f32${random}`,
   ]);
-  const pair = await runParscale(["bench", "--compare", "-", "--against", "a", "--dry-run"]);
-  assertStringIncludes(pair.stdout, "compares stdin with a\n");
+  const pair = await succeed("bench --compare - --against a --dry-run");
+  assertStringIncludes(pair, "compares stdin with a\n");
+  // Default lengths fit a model with a short context.
+  const model = fileURLToPath(new URL("../../fixtures/models/word-problems", import.meta.url));
+  const short = await succeed(`bench --model ${model} --steps 12 --dry-run`);
+  assertStringIncludes(short, "500 cached");
+  assertStringIncludes(short, "512 tokens");
 });
 
 Deno.test("compare: the same, faster, within and beyond the tolerance", async () => {
   const before = jsonLines(timing(), timing({ streams: 4 }));
   const at = (ms: number) => jsonLines(timing({ median_ms: ms }), timing({ streams: 4 }));
-  const cases: [number, string[], number, string][] = [
-    [10, [], 0, "same"],
-    [10.4, [], 0, "same"],
-    [10.6, [], 1, "slower"],
-    [10.6, ["--tolerance", "10%"], 0, "same"],
-    [10.6, ["--tolerance", "0.05"], 1, "slower"],
-    [5, [], 0, "faster"],
+  const cases: [number, string, number, string][] = [
+    [10, "", 0, "same"],
+    [10.4, "", 0, "same"],
+    [10.6, "", 1, "slower"],
+    [10.6, "--tolerance 10%", 0, "same"],
+    [10.6, "--tolerance 0.05", 1, "slower"],
+    [5, "", 0, "faster"],
   ];
   for (const [ms, flags, code, result] of cases) {
-    const ended = await compare(at(ms), before, ...flags, "--json");
+    const ended = await compare(at(ms), before, `${flags} --json`);
     assertEquals([ended.code, ended.stderr], [code, ""], `${ms} ${flags}`);
     const { schema, results } = JSON.parse(ended.stdout);
     assertEquals(schema, "parscale.bench_compare/2");
-    assertEquals(results[0], {
-      ...timing(),
-      against_ms: 10,
-      median_ms: ms,
-      ratio: ms / 10,
-      result,
-    });
+    const compared = { against_ms: 10, median_ms: ms, ratio: ms / 10, result };
+    assertEquals(results[0], { ...timing(), ...compared });
     assertEquals(results[1].result, "same");
   }
   const table = await compare(at(12), before);
@@ -207,86 +213,18 @@ Deno.test("compare: what is no row is bad data", async () => {
     [jsonLines(without), good, "line 1 of stdin: found median_ms undefined, expected"],
     [jsonLines(timing({ median_ms: 0 })), good, "found median_ms 0, expected a positive number"],
     [good + good, good, "stdin holds two rows with what decode, streams 2, batch 1"],
-    [
-      '{"schema":"parscale.cost/1"}',
-      good,
-      'stdin has schema "parscale.cost/1", expected "parscale.bench',
-    ],
+    ['{"schema":"parscale.cost/1"}', good, 'schema "parscale.cost/1", expected "parscale.bench'],
   ];
-  const results = await Promise.all(cases.map(([now, before]) => compare(now, before)));
-  results.forEach(({ code, stdout, stderr }, i) => {
-    assertEquals([code, stdout], [3, ""], stderr);
-    assertStringIncludes(stderr, cases[i]![2]);
-  });
-});
-
-Deno.test("default lengths fit a model with a short context", async () => {
-  const model = fileURLToPath(new URL("../../fixtures/models/word-problems", import.meta.url));
-  const args = ["bench", "--model", model, "--steps", "12", "--dry-run"];
-  const stdout = await succeed(args);
-  assertStringIncludes(stdout, "500 cached");
-  assertStringIncludes(stdout, "512 tokens");
-});
-
-Deno.test("misuse is refused with a way out", async () => {
-  const bench = BENCH.join(" "), model = `bench --model ${MODEL}`;
-  await assertRefusals([
-    ["bench", 2, "`bench` needs `--model` or `--compare`"],
-    ["bench --compare -", 2, "`--compare -` needs `--against`"],
-    ["bench --against x", 2, "`--against x` needs `--compare`"],
-    [`${bench} --compare - --against x`, 2, "cannot be combined with `--compare`"],
-    ["bench --compare - --against -", 2, "`--compare -` cannot be combined with `--against -`"],
-    ["bench --compare - --against none.jsonl", 3, 'error: no such file: "none.jsonl"\n'],
-    ["bench --model ./none", 3, 'no such folder: "./none"'],
-    [`${bench} --streams 0`, 2, 'invalid value "0" for `--streams`'],
-    [`${bench} --rounds 0`, 2, "for `--rounds`"],
-    [`${bench} --what train`, 2, "must be one of decode, prefill"],
-    [`${bench} --tolerance -1%`, 2, "must be a share such as 5% of at least 0%"],
-    [`${bench} --tolerance 5%%`, 2, 'invalid value "5%%" for `--tolerance`'],
-    [`${model} --context 2048`, 2, "`--context 2048` with 8 steps exceeds", "short"],
-    [`${model} --prompt 4k`, 2, "`--prompt 4000` exceeds the model", "short"],
-    [
-      `${bench} --quantize q8 --device reference`,
-      2,
-      "the reference device cannot use q8 weights",
-      "--device cpu",
-    ],
-    [`${bench} --quantize q8 --block-size 48`, 2, "invalid value 48 for `--block-size`"],
-    [`${bench} --memory-limit 1`, 4, "the model exceeds the memory limit of 1 bytes: it needs "],
-    // More than the free memory, found before anything is loaded.
-    [
-      `${model} --batch 1000..1024 --context 2000 --streams 64 --quantize none,q8 --what decode`,
-      4,
-      "error: timing 50 rows in turns needs ",
-      "hint: time fewer --streams",
-    ],
-  ], { stdin: jsonLines(timing()) });
+  for (const [now, before, words] of cases) assertFailed(await compare(now, before), 3, words);
 });
 
 Deno.test("one run feeds a comparison", () =>
   withScratch(async (cwd) => {
-    const bench = `parscale ${BENCH.join(" ")} --jsonl`;
-    const first = await runShell(`${bench} > last.jsonl; wc -l < last.jsonl`, { cwd });
-    assertEquals([first.stdout.trim(), first.stderr], ["2", ""]);
-    const again = await runShell(
-      `${bench} | parscale bench --compare - --against last.jsonl --tolerance 100000% --jsonl`,
+    const bench = `parscale ${BENCH} --jsonl`, compare = "parscale bench --compare - --against";
+    const { code, stdout, stderr } = await runShell(
+      `${bench} > last.jsonl; ${bench} | ${compare} last.jsonl --tolerance 100000% --jsonl`,
       { cwd },
     );
-    assertEquals([again.code, again.stderr], [0, ""]);
-    assertEquals(parseLines(again.stdout).map(({ what }) => what), ["decode", "prefill"]);
-  }));
-
-Deno.test("an adapter is timed beside other streams over its backbone", () =>
-  withScratch(async (cwd) => {
-    const convert = ["convert", "--model", PLAIN_MODEL, "--streams", "4", "--introduced-only"];
-    assertEquals((await runParscale([...convert, "--out", "p4"], { cwd })).code, 0);
-    const rows = await rowsOf([
-      ...["bench", "--model", PLAIN_MODEL, "--adapter", `${cwd}/p4`, "--streams", "1,2,4"],
-      ...["--what", "decode", "--context", "8", "--rounds", "1", "--steps", "2"],
-    ]);
-    assertEquals(rows.map(({ streams, introduced }) => [streams, introduced]), [
-      [1, "none"],
-      [2, "random"],
-      [4, "own"],
-    ]);
+    assertEquals([code, stderr], [0, ""]);
+    assertEquals(parseLines(stdout).map(({ what }) => what), ["decode", "prefill"]);
   }));

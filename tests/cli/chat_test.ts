@@ -1,18 +1,19 @@
-/** `parscale chat`: history, the switch of P, weights, Ctrl-C. */
+/** `parscale chat` with lines on stdin, and on a terminal: editing, history, commands, streams. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { jsonLines, parseLines } from "./models.ts";
+import { jsonLines, names, rowsOf } from "./models.ts";
 import { parscale, runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL, makeAdapter } from "./serve_testing.ts";
+import { HAS_TERMINALS, Terminal, type TerminalOptions } from "./terminal.ts";
 
-const GREEDY = ["--model", CHAT_MODEL, "--temperature", "0"];
+const GREEDY = `--model ${CHAT_MODEL} --temperature 0`;
 
 Deno.test("answers are those of generate with the whole conversation; /p keeps it; /weights shows", () =>
   withScratch(async (folder) => {
     const adapter = await makeAdapter(CHAT_MODEL, 2, `${folder}/two`);
     const stdin = "Tell me\n/p 2\nMore\n/p 3\n/weights\nAgain\n/clear\nTell me\n";
-    const args = ["chat", ...GREEDY, "--adapter", `p2=${adapter}`, "--max-tokens", "6"];
-    const { code, stdout, stderr } = await runParscale(args, { stdin });
+    const line = `chat ${GREEDY} --adapter p2=${adapter} --max-tokens 6`;
+    const { code, stdout, stderr } = await runParscale(line, { stdin });
     assertEquals(code, 0, stderr);
     assertStringIncludes(stderr, "p2: 2 streams");
     assertStringIncludes(stderr, "no model with so many streams; there are: 1, 2");
@@ -21,30 +22,23 @@ Deno.test("answers are those of generate with the whole conversation; /p keeps i
     const texts: string[] = [];
     for (const [content, streams] of [["Tell me", 1], ["More", 2], ["Again", 2]] as const) {
       messages.push({ role: "user", content });
-      const over = streams === 2 ? ["--adapter", adapter] : [];
-      const result = await runParscale(
-        ["generate", "--model", CHAT_MODEL, ...over, "--max-tokens", "6", "--jsonl"],
-        { stdin: jsonLines({ messages }) },
-      );
-      const { text } = parseLines(result.stdout)[0];
+      const over = streams === 2 ? `--adapter ${adapter}` : "";
+      const generate = `generate --model ${CHAT_MODEL} --max-tokens 6 ${over}`;
+      const [{ text }] = await rowsOf(generate, { stdin: jsonLines({ messages }) });
       texts.push(text);
       messages.push({ role: "assistant", content: text });
     }
     const printable = (text: string) => text.replaceAll(/[^ -~]|\\x..|\\u\{.*?\}/g, "");
     const lines = stdout.split("\n");
-    assertEquals(printable(lines[0]!), printable(texts[0]!));
-    assertEquals(printable(lines[1]!), printable(texts[1]!));
-    assertEquals(printable(lines[2]!.replaceAll(/\[[AB]\]/g, "")), printable(texts[2]!));
+    lines[2] = lines[2]!.replaceAll(/\[[AB]\]/g, "");
+    assertEquals(lines.slice(0, 3).map(printable), texts.map(printable));
     const weights = lines.slice(3, 9);
     for (const line of weights) assert(/^ {2}A 0\.\d{4} {2}B 0\.\d{4} {2}"/.test(line), line);
   }));
 
 Deno.test("Ctrl-C stops an answer and not the program; between answers it ends it with 130", async () => {
-  const process = parscale(["chat", ...GREEDY, "--max-tokens", "100000"], {
-    stdin: "piped",
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
+  const pipes = { stdin: "piped", stdout: "piped", stderr: "piped" } as const;
+  const process = parscale(`chat ${GREEDY} --max-tokens 100000`, pipes).spawn();
   const writer = process.stdin.getWriter();
   const reader = process.stdout.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
@@ -56,15 +50,13 @@ Deno.test("Ctrl-C stops an answer and not the program; between answers it ends i
     }
   };
   const say = (line: string) => writer.write(new TextEncoder().encode(line));
-  await say("Tell me\n");
-  await readUntil(() => text.length > 20);
-  process.kill("SIGINT");
-  await readUntil(() => text.endsWith("\n"));
-  text = "";
-  await say("And more\n");
-  await readUntil(() => text.length > 20);
-  process.kill("SIGINT");
-  await readUntil(() => text.endsWith("\n"));
+  for (const message of ["Tell me\n", "And more\n"]) {
+    text = "";
+    await say(message);
+    await readUntil(() => text.length > 20);
+    process.kill("SIGINT");
+    await readUntil(() => text.endsWith("\n"));
+  }
   process.kill("SIGINT");
   assertEquals((await process.status).code, 130);
   await writer.close().catch(() => {});
@@ -73,11 +65,132 @@ Deno.test("Ctrl-C stops an answer and not the program; between answers it ends i
 });
 
 Deno.test("a conversation that exceeds the context is told, and the next line is taken", async () => {
-  const { code, stdout, stderr } = await runParscale(
-    ["chat", ...GREEDY, "--max-tokens", "3"],
-    { stdin: `${"x ".repeat(40_000)}\n/clear\nHello\n` },
-  );
+  const stdin = `${"x ".repeat(40_000)}\n/clear\nHello\n`;
+  const { code, stdout, stderr } = await runParscale(`chat ${GREEDY} --max-tokens 3`, { stdin });
   assertEquals(code, 0);
   assertStringIncludes(stderr, "exceed the model's context");
   assert(stdout.trim() !== "");
 });
+
+const CHAT = ["chat", CHAT_MODEL, "--temperature", "0", "--max-tokens", "6"];
+const PROMPT = (screen: string) => screen.endsWith("\n>");
+
+function onTerminal(name: string, body: (cwd: string) => Promise<void>): void {
+  Deno.test({ name, ignore: !HAS_TERMINALS, fn: () => withScratch(body) });
+}
+
+/** A conversation that keeps its history in `cwd`. */
+async function converse(cwd: string, args: readonly string[] = [], options: TerminalOptions = {}) {
+  const env = { XDG_STATE_HOME: `${cwd}/state`, ...options.env };
+  const terminal = new Terminal([...CHAT, ...args], { cwd, ...options, env });
+  await terminal.until(PROMPT);
+  return terminal;
+}
+
+onTerminal("chat: a line is edited, and the arrows recall earlier messages", async (cwd) => {
+  for (const first of [true, false]) {
+    await using chat = await converse(cwd);
+    if (first) await chat.type("Tell yo\x7f\x1b[D\x1b[D\x1b[D\x1b[D\x1b[D\x1b[DI \x05u");
+    else await chat.type("\x1b[A");
+    await chat.until("> I Tell yu");
+    await chat.type("\r");
+    await chat.until(PROMPT);
+    await chat.type("\x04");
+    const { code, screen } = await chat.end();
+    assertEquals(code, 0);
+    assert(screen[screen.indexOf("> I Tell yu") + 1] !== ">", screen.join("\n"));
+  }
+  const { mode } = await Deno.stat(`${cwd}/state/parscale/chat_history`);
+  assertEquals(mode! & 0o777, 0o600);
+});
+
+onTerminal("chat --no-history writes no file", async (cwd) => {
+  await using chat = await converse(cwd, ["--no-history"]);
+  await chat.type("Hello\r");
+  await chat.until((screen) => screen.includes("> Hello") && PROMPT(screen));
+  await chat.type("/quit\r");
+  assertEquals((await chat.end()).code, 0);
+  assertEquals(names(cwd), []);
+});
+
+onTerminal("chat: what is typed during an answer stands at the next prompt", async (cwd) => {
+  await using chat = await converse(cwd, ["--max-tokens", "300"]);
+  await chat.type("Hello\rsecond");
+  await chat.until("\n> second");
+  const { screen } = chat;
+  const answer = screen.slice(screen.indexOf("> Hello") + 1, -1).join("\n");
+  assert(!answer.includes("second"), answer);
+  await chat.type("\x15\x04");
+  assertEquals((await chat.end()).code, 0);
+});
+
+onTerminal("chat: Ctrl-C empties a line, stops an answer, and then ends with 130", async (cwd) => {
+  await using chat = await converse(cwd, ["--max-tokens", "100000"]);
+  await chat.type("not this");
+  await chat.until("> not this");
+  await chat.type("\x03");
+  await chat.until(PROMPT);
+  await chat.type("Hello\r");
+  await chat.until((screen) => screen.split("> Hello\n")[1]?.length! > 20);
+  await chat.type("\x03");
+  await chat.until(PROMPT);
+  await chat.type("\x03");
+  assertEquals((await chat.end()).code, 130);
+});
+
+onTerminal("chat: /system, /temp, /save and /retry", async (cwd) => {
+  await using chat = await converse(cwd);
+  const say = async (line: string, shows: string) => {
+    await chat.type(`${line}\r`);
+    await chat.until((screen) => screen.includes(shows) && PROMPT(screen));
+  };
+  await say("/system Be kind", "system message: Be kind");
+  await say("/temp -1", "a temperature is a number from 0 on");
+  await say("/temp 0.5", "temperature 0.5");
+  await say("/retry", "there is no message yet");
+  await say("/temp 0", "temperature 0");
+  await say("one\ntwo", "  two");
+  await say("/save talk.jsonl", 'saved to "talk.jsonl"');
+  await say("/save talk.jsonl", '"talk.jsonl" already exists');
+  await say("/retry", "/retry");
+  await say("/save again.jsonl", 'saved to "again.jsonl"');
+  await chat.type("\x04");
+  await chat.end();
+  const read = async (name: string) => JSON.parse(await Deno.readTextFile(`${cwd}/${name}`));
+  const { messages } = await read("talk.jsonl");
+  assertEquals(messages.map(({ role }: { role: string }) => role), ["system", "user", "assistant"]);
+  assertEquals([messages[0].content, messages[1].content], ["Be kind", "one\ntwo"]);
+  assertEquals(await read("again.jsonl"), { messages });
+});
+
+for (const columns of [40, 80, 120]) {
+  onTerminal(
+    `chat: /weights puts letters under the answer, which has none of its own, ${columns} columns`,
+    async (cwd) => {
+      const adapter = await makeAdapter(CHAT_MODEL, 2, `${cwd}/two`);
+      const args = ["--adapter", `p2=${adapter}`, "--max-tokens", "40"];
+      await using chat = await converse(cwd, args, { columns, env: { NO_COLOR: "1" } });
+      const ask = async (line: string, times: number) => {
+        await chat.type(`${line}\r`);
+        await chat.until((screen) => screen.split("> Tell\n").length > times && PROMPT(screen));
+      };
+      await ask("/p 2", 0);
+      await ask("Tell", 1);
+      await ask("/weights", 1);
+      await ask("/clear", 1);
+      await ask("Tell", 2);
+      await chat.type("\x04");
+      const { screen } = await chat.end();
+      for (const line of screen) assert(line.length <= columns, line);
+      const first = screen.indexOf("> Tell"), second = screen.lastIndexOf("> Tell");
+      const answer = screen.slice(first + 1, screen.indexOf("> /weights"));
+      const lettered = screen.slice(second + 1, -2);
+      assertStringIncludes(lettered.at(-1)!, "mean weights: A 0.");
+      const under = lettered.filter((line) => /^[AB ]*[AB]$/.test(line));
+      assert(under.length > 0, screen.join("\n"));
+      const plain = (lines: readonly string[]) => lines.join("").replaceAll(" ", "");
+      const without = lettered.slice(0, -1).filter((line) => !under.includes(line));
+      assertEquals(plain(without), plain(answer));
+    },
+  );
+}

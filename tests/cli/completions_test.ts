@@ -4,7 +4,8 @@
  */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { SHELLS } from "../../cli/framework/completions.ts";
-import { runParscale, runShell } from "./run.ts";
+import { succeed } from "./models.ts";
+import { runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 /** Typed lines, and the words offered for their last one. */
@@ -86,18 +87,15 @@ function isInstalled(shell: string): boolean {
   }
 }
 
-async function complete(
-  shell: keyof typeof DRIVERS,
-  lines: readonly string[],
-): Promise<string[][]> {
-  return await withScratch(async (cwd) => {
-    for (const name of ["alpha.txt", "beta gamma.txt"]) {
-      await Deno.writeTextFile(`${cwd}/${name}`, "");
-    }
-    const { stdout: script } = await runParscale(["completions", shell]);
-    await Deno.writeTextFile(`${cwd}/script`, script);
-    await Deno.writeTextFile(`${cwd}/lines`, lines.map((line) => `${line}\n`).join(""));
-    await Deno.writeTextFile(`${cwd}/driver`, DRIVERS[shell]);
+/** Words that a shell offers for each line. */
+function complete(shell: keyof typeof DRIVERS, lines: readonly string[]): Promise<string[][]> {
+  return withScratch(async (cwd) => {
+    const write = (name: string, text: string) => Deno.writeTextFileSync(`${cwd}/${name}`, text);
+    for (const name of ["alpha.txt", "beta gamma.txt"]) write(name, "");
+    const script = await succeed(`completions ${shell}`);
+    write("script", script);
+    write("lines", lines.map((line) => `${line}\n`).join(""));
+    write("driver", DRIVERS[shell]);
     const { stdout, stderr } = await new Deno.Command(shell, {
       args: [...FLAGS[shell], "driver"],
       cwd,
@@ -124,45 +122,36 @@ for (const shell of SHELLS) {
   });
 }
 
-Deno.test("bash keeps a path with spaces in one piece", () =>
+Deno.test("bash: a path with spaces, lists after a comma, values after an equals sign", () =>
   withScratch(async (cwd) => {
     await Deno.writeTextFile(`${cwd}/beta gamma.txt`, "");
-    const { stdout } = await runShell(
+    const { stdout, stderr } = await runShell(
       `source <(parscale completions bash)
-       for line in "generate --model be" "score be"; do
-         COMP_WORDS=(parscale $line); COMP_CWORD=$(( \${#COMP_WORDS[@]} - 1 )); _parscale
-         printf '%s\\n' "\${COMPREPLY[@]}"
-       done`,
+       complete -p parscale
+       try() { COMP_WORDS=(parscale "$@"); COMP_CWORD=$#; COMPREPLY=(); _parscale; echo "\${COMPREPLY[*]}"; }
+       try generate --model be
+       try score be
+       try bench --quantize none,
+       try bench --quantize none,q4,q
+       try completions --format = cs
+       try help -o /etc/host`,
       { cwd },
     );
-    assertEquals(stdout, "beta gamma.txt\nbeta gamma.txt\n");
+    assertEquals(stderr, "");
+    const lines = stdout.split("\n");
+    assertEquals(lines.slice(0, 6), [
+      "complete -F _parscale parscale",
+      "beta gamma.txt",
+      "beta gamma.txt",
+      "none,none none,q8 none,q4",
+      "none,q4,q8 none,q4,q4",
+      "csv",
+    ]);
+    assertStringIncludes(lines[6]!, "/etc/host");
   }));
-
-Deno.test("lists are completed after a comma, values after an equals sign", async () => {
-  const { stdout, stderr } = await runShell(`
-    source <(parscale completions bash)
-    complete -p parscale
-    try() { COMP_WORDS=(parscale "$@"); COMP_CWORD=$#; COMPREPLY=(); _parscale; echo "\${COMPREPLY[*]}"; }
-    try bench --quantize none,
-    try bench --quantize none,q4,q
-    try completions --format = cs
-    try help -o /etc/host
-  `);
-  assertEquals(stderr, "");
-  const lines = stdout.split("\n");
-  assertEquals(lines.slice(0, 4), [
-    "complete -F _parscale parscale",
-    "none,none none,q8 none,q4",
-    "none,q4,q8 none,q4,q4",
-    "csv",
-  ]);
-  assertStringIncludes(lines[4]!, "/etc/host");
-});
 
 Deno.test("every shell has a script", async () => {
   for (const shell of SHELLS) {
-    const { code, stdout } = await runParscale(["completions", shell]);
-    assertEquals(code, 0);
-    assertStringIncludes(stdout, "parscale");
+    assertStringIncludes(await succeed(`completions ${shell}`), "parscale");
   }
 });

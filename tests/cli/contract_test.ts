@@ -1,18 +1,15 @@
 /**
  * Lines of the command-line contract that concern all commands alike: names that scripts rely on, the
  * shape of documents, no network, no waiting for a terminal, no words of the runtime.
- *
- * What concerns one command, or one part of the frame, is tested beside that.
  */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { flagsOf } from "../../cli/framework/command.ts";
+import { flagsOf, loadAll } from "../../cli/framework/command.ts";
 import { commands as entries } from "../../cli/commands/mod.ts";
-import { loadAll } from "../../cli/framework/command.ts";
 import { commonFlags, engineFlags } from "../../cli/framework/common.ts";
 import { DATA } from "./eval_testing.ts";
-import { assertRefusals, jsonLines, MODEL, parseLines } from "./models.ts";
-import { ENTRY, environment, runParscale, runShell } from "./run.ts";
+import { documentOf, jsonLines, MODEL, parseLines } from "./models.ts";
+import { ENTRY, environment, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 const commands = await loadAll(entries);
@@ -50,13 +47,13 @@ Deno.test("the commands and flags that scripts rely on are there", () => {
     assertEquals(names.filter((name) => !(name in flags)), [], command.name);
     assertEquals(Object.keys(commonFlags).filter((name) => !(name in flags)), [], command.name);
   }
-  const convert = flagsOf(commands.find(({ name }) => name === "convert")!);
-  const defaultOf = (name: string) => "default" in convert[name]! && convert[name].default;
-  assertEquals(["prefix-tokens", "smoothing"].map(defaultOf), [48, 0.1]);
-  for (const off of ["shuffle", "pack"]) {
-    const { train } = Object.fromEntries(commands.map((command) => [command.name, command]));
-    assertEquals("default" in train!.flags[off]! && train!.flags[off].default, true, `--no-${off}`);
-  }
+  const defaultOf = (command: string, name: string) => {
+    const flag = flagsOf(commands.find((each) => each.name === command)!)[name]!;
+    return "default" in flag && flag.default;
+  };
+  const prefixes = ["prefix-tokens", "smoothing"].map((name) => defaultOf("convert", name));
+  assertEquals(prefixes, [48, 0.1]);
+  assertEquals(["shuffle", "pack"].map((name) => defaultOf("train", name)), [true, true]);
 });
 
 Deno.test("commands that run a model have every engine flag; the letters are the few there are", () => {
@@ -124,17 +121,10 @@ function* entriesIn(value: unknown, name = ""): Generator<readonly [string, unkn
 Deno.test("documents have one head, snake_case keys and the config that repeats them", () =>
   withScratch(async (cwd) => {
     for (const [line, stdin = ""] of DOCUMENTS) {
-      const args = line.split(" ");
       const env = { PARSCALE_CACHE: `${cwd}/cache` };
-      const { code, stdout, stderr } = await runParscale([...args, "--json", "-q"], {
-        cwd,
-        stdin,
-        env,
-      });
-      assertEquals([code, stderr], [0, ""], line);
-      const document = JSON.parse(stdout);
+      const document = await documentOf(`${line} -q`, { cwd, stdin, env });
       assertEquals(Object.keys(document), HEAD, line);
-      assertEquals([document.command, typeof document.config], [args[0], "object"]);
+      assertEquals([document.command, typeof document.config], [line.split(" ")[0], "object"]);
       assert(/^parscale\.[a-z_]+\/\d+$/.test(document.schema), document.schema);
       assertEquals(new Date(document.started_at).toISOString(), document.started_at);
       assert(document.seed === null || Number.isInteger(document.seed));
@@ -189,16 +179,13 @@ Deno.test("a terminal instead of input is misuse with short help, never a silent
       "fit -",
       "bench --compare - --against last.jsonl",
     ];
-    await Deno.writeTextFile(
-      `${cwd}/last.jsonl`,
-      '{"what":"decode","streams":1,"batch":1,"context":1,"prompt":null,"device":"cpu",' +
-        '"dtype":"f32","weights":"f32","median_ms":1}\n',
-    );
+    const timed = { what: "decode", streams: 1, batch: 1, context: 1, prompt: null, median_ms: 1 };
+    const row = jsonLines({ ...timed, device: "cpu", dtype: "f32", weights: "f32" });
+    await Deno.writeTextFile(`${cwd}/last.jsonl`, row);
     for (const line of lines) {
-      const name = line.split(" ")[0]!;
       const { code, stdout } = await onTerminal(line, cwd);
       assertEquals(code, 2, `${line}: ${stdout}`);
-      assertStringIncludes(stdout, `Usage: parscale ${name} [flags]`);
+      assertStringIncludes(stdout, `Usage: parscale ${line.split(" ")[0]} [flags]`);
       assertStringIncludes(stdout, "error: no input: stdin is a terminal");
     }
   }));
@@ -217,56 +204,36 @@ async function onTerminal(line: string, cwd: string) {
   return { code, stdout: new TextDecoder().decode(stdout).replaceAll("\r", "") };
 }
 
-Deno.test("every unknown name is answered with the nearest one", () =>
-  assertRefusals([
-    ["scroe", 2, "did you mean `score`?"],
-    [`score --model ${MODEL} --stream-wights`, 2, "did you mean `--stream-weights`?"],
-    [`score --model ${MODEL} --device cpuu`, 2, "did you mean `cpu`?"],
-    ["cost --model 1.6B --hardware h100-sxm-80g", 2, "did you mean `h100-sxm-80gb`?"],
-    [`eval --model ${MODEL} --data ${DATA} --tasks gsm8`, 2, "did you mean `gsm8k`?"],
-    [`visualize --model ${MODEL} --data ${DATA} --task gsm8`, 2, "did you mean"],
-    ["train --preset paper-ctp --data x --out y --model z", 2, "did you mean `paper-cpt`?"],
-    ["help exit-code", 2, "did you mean `exit-codes`?"],
-    ["completions fihs", 2, "did you mean `fish`?"],
-  ], { stdin: "" }));
+/** Runs deno in the environment of the tests. */
+async function runDeno(...args: string[]) {
+  const options = { args, env: environment(), clearEnv: true };
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), options).output();
+  const text = new TextDecoder();
+  return { code, stdout: text.decode(stdout), stderr: text.decode(stderr) };
+}
 
 Deno.test("an error in a promise without a handler is told in our words", async () => {
-  const at = (path: string) => JSON.stringify(new URL(path, import.meta.url).href);
-  for (
-    const stray of [
-      "Promise.reject(new Error('lost'))",
-      "setTimeout(() => { throw new Error('lost') })",
-    ]
-  ) {
+  const main = JSON.stringify(new URL("../../cli/main.ts", import.meta.url).href);
+  const thrown = "new Error('lost')";
+  for (const stray of [`Promise.reject(${thrown})`, `setTimeout(() => { throw ${thrown} })`]) {
     const program = `
-      import { runProcess } from ${at("../../cli/main.ts")};
+      import { runProcess } from ${main};
       const command = { name: "wait", summary: "Wait", description: "Waits.", examples: {}, flags: {} };
       const body = {
         async run() { ${stray}; await new Promise((resolve) => setTimeout(resolve, 5000)); },
       };
       const load = async () => command;
       await runProcess(Deno.args, [{ ...command, load, body: async () => body }]);`;
-    const { code, stderr } = await new Deno.Command(Deno.execPath(), {
-      args: ["eval", "--node-modules-dir=manual", "--config", CONFIG, "--ext=js", program, "wait"],
-      env: environment(),
-      clearEnv: true,
-    }).output();
-    const text = new TextDecoder().decode(stderr);
-    assertEquals(code, 70, text);
-    assert(
-      /^error: internal error in parscale [\d.]+: Error: lost\n/.test(text),
-      text,
-    );
-    assertEquals(text.includes("Uncaught"), false);
+    const run = ["eval", "--node-modules-dir=manual", "--config", CONFIG, "--ext=js", program];
+    const { code, stderr } = await runDeno(...run, "wait");
+    assertEquals(code, 70, stderr);
+    assert(/^error: internal error in parscale [\d.]+: Error: lost\n/.test(stderr), stderr);
+    assertEquals(stderr.includes("Uncaught"), false);
   }
 });
 
 Deno.test("deno task parscale is the same program", async () => {
-  const { stdout, code } = await new Deno.Command(Deno.execPath(), {
-    args: ["task", "-q", "--config", CONFIG, "parscale", "help", "exit-codes", "--json"],
-    env: environment(),
-    clearEnv: true,
-  }).output();
-  assertEquals(code, 0);
-  assertEquals(JSON.parse(new TextDecoder().decode(stdout)).schema, "parscale.help/1");
+  const task = ["task", "-q", "--config", CONFIG, "parscale"];
+  const { stdout, code } = await runDeno(...task, "help", "exit-codes", "--json");
+  assertEquals([code, JSON.parse(stdout).schema], [0, "parscale.help/1"]);
 });

@@ -1,125 +1,143 @@
-/** `parscale convert` as a black box: results, round trips, refusals. */
-import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { copyModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
+/** `parscale convert` as a black box: results, round trips, prefixes from text, damages, signals. */
 import {
-  assertRefusals,
+  assert,
+  assertAlmostEquals,
+  assertEquals,
+  assertMatch,
+  assertStringIncludes,
+} from "@std/assert";
+import { copyModel, makeLargeModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
+import {
+  assertFailed,
   assertRefused,
+  copyFolder,
+  documentOf,
   jsonLines,
   MODEL,
+  names,
   PLAIN_MODEL,
   rowsOf,
   succeed,
 } from "./models.ts";
-import { converted, names } from "./convert_testing.ts";
-import { runParscale, runShell } from "./run.ts";
+import { parscale, runParscale, runShell } from "./run.ts";
 import { linkSync } from "../links.ts";
 import { withScratch } from "../scratch.ts";
 
 const UNTIED = PLAIN_MODEL.replace("tied-f32", "untied-bf16");
+const CONVERT = `convert --model ${PLAIN_MODEL}`;
+
+/** Runs a conversion and returns `results` of its JSON document. */
+// deno-lint-ignore no-explicit-any -- tests look at any field
+async function converted(cwd: string, line: string): Promise<any> {
+  const { schema, command, results } = await documentOf(line, { cwd });
+  assertEquals([schema, command], ["parscale.convert/2", "convert"]);
+  return results;
+}
+
+const weightsIn = (folder: string) => Deno.readFileSync(`${folder}/model.safetensors`);
+
+/** Requires that a folder has the tensors of another, byte by byte. */
+function assertSameTensors(folder: string, source: string): void {
+  const [from, to] = [source, folder].map((path) => readRaw(`${path}/model.safetensors`));
+  for (const [name, entry] of Object.entries(from!.header)) {
+    if (name === "__metadata__") continue;
+    const [begin, end] = entry.data_offsets, [first, last] = to!.header[name].data_offsets;
+    assertEquals(to!.data.subarray(first, last), from!.data.subarray(begin, end), name);
+  }
+}
 
 Deno.test("a conversion reports what it wrote, as a table and as JSON, and strip undoes it", () =>
   withScratch(async (cwd) => {
-    const table = await runParscale(
-      ["convert", "--model", UNTIED, "--streams", "4", "--out", "table"],
-      { cwd },
-    );
-    assertEquals([table.code, table.stderr], [0, ""]);
-    const rows = table.stdout.trim().split("\n").map((line) => line.split(/ {2,}/));
+    const table = await succeed(`convert --model ${UNTIED} --streams 4 --out table`, { cwd });
+    const rows = table.trim().split("\n").map((line) => line.split(/ {2,}/));
     const shown = Object.fromEntries(rows);
-    const results = await converted(cwd, "--model", UNTIED, "-P", "4", "-o", "json");
+    const results = await converted(cwd, `convert --model ${UNTIED} -P 4 -o json`);
     for (const key of ["introduced_params", "tensors", "bytes", "backbone_sha256"]) {
       assertEquals(shown[key], String(results[key]), key);
     }
-    assertEquals(results.streams, 4);
-    assertEquals(typeof results.introduced_params, "number");
+    assertEquals([results.streams, typeof results.introduced_params], [4, "number"]);
     assertEquals(names(`${cwd}/json`), results.files.toSorted());
-    const same = await Promise.all(
-      ["table", "json"].map((name) => Deno.readFile(`${cwd}/${name}/model.safetensors`)),
-    );
-    assertEquals(same[0], same[1]);
+    assertEquals(weightsIn(`${cwd}/table`), weightsIn(`${cwd}/json`));
 
-    const back = await converted(cwd, "--model", "json", "--strip", "--out", "back");
+    const back = await converted(cwd, "convert --model json --strip --out back");
     assertEquals(back.backbone_sha256, results.backbone_sha256);
     assertEquals([back.introduced_params, back.streams, back.prefix_tokens], [0, 1, 0]);
-    const source = readRaw(`${UNTIED}/model.safetensors`);
-    const stripped = readRaw(`${cwd}/back/model.safetensors`);
-    for (const [name, entry] of Object.entries(source.header)) {
-      if (name === "__metadata__") continue;
-      const [from, to] = entry.data_offsets, [begin, end] = stripped.header[name].data_offsets;
-      assertEquals(stripped.data.subarray(begin, end), source.data.subarray(from, to), name);
-    }
+    assertSameTensors(`${cwd}/back`, UNTIED);
     assertEquals(names(cwd), ["back", "json", "table"]);
+
+    const { code, stderr } = await runParscale(`${CONVERT} --strip --out copy`, { cwd });
+    assertEquals(code, 0, stderr);
+    assertStringIncludes(stderr, "is a plain model already; copy is a copy of it");
+    const config = (folder: string) => JSON.parse(Deno.readTextFileSync(`${folder}/config.json`));
+    assertEquals(config(`${cwd}/copy`), config(PLAIN_MODEL));
+    assertSameTensors(`${cwd}/copy`, PLAIN_MODEL);
   }));
 
 Deno.test("without --out the folder is named after the model and what is made of it", () =>
   withScratch(async (cwd) => {
     linkSync(PLAIN_MODEL, `${cwd}/qwen`);
     linkSync(MODEL, `${cwd}/two@1`);
-    const made = async (...args: string[]) => (await converted(cwd, ...args)).out;
-    assertEquals(await made("qwen", "-P", "4"), "qwen-p4");
-    assertEquals(await made("qwen/", "-P", "4", "--introduced-only"), "qwen-p4-adapter");
-    assertEquals(await made("qwen", "--quantize", "q4"), "qwen-q4");
-    assertEquals(await made("two@1", "--strip"), "two-plain");
-    const again = await runParscale(["convert", "qwen", "-P", "4"], { cwd });
+    for (
+      const [line, out] of [
+        ["qwen -P 4", "qwen-p4"],
+        ["qwen/ -P 4 --introduced-only", "qwen-p4-adapter"],
+        ["qwen --quantize q4", "qwen-q4"],
+        ["two@1 --strip", "two-plain"],
+      ] as const
+    ) assertEquals((await converted(cwd, `convert ${line}`)).out, out);
+    const again = await runParscale("convert qwen -P 4", { cwd });
     assertRefused(again, 2, '"qwen-p4" already exists');
   }));
 
 Deno.test("jq reads the document of a conversion", () =>
   withScratch(async (cwd) => {
-    const line = `parscale convert --model ${PLAIN_MODEL} --streams 4 --json --out a`;
-    const piped = await runShell(`${line} | jq -r .results.introduced_params`, { cwd });
+    const line =
+      `parscale ${CONVERT} --streams 4 --json --out a | jq -r .results.introduced_params`;
+    const piped = await runShell(line, { cwd });
     assertEquals([piped.code, piped.stderr], [0, ""]);
     assert(Number(piped.stdout) > 0);
   }));
 
 Deno.test("a dry run writes nothing and prints a config that repeats it", () =>
   withScratch(async (cwd) => {
-    const args = ["convert", "--model", PLAIN_MODEL, "--out", "out", "--streams", "2"];
-    const text = await succeed([...args, "--dry-run"], { cwd });
+    const line = `${CONVERT} --out out --streams 2`;
+    const text = await succeed(`${line} --dry-run`, { cwd });
     assertStringIncludes(text, "ParScale parameters: ");
-    const plan = await runParscale([...args, "--seed", "5", "--dry-run", "--json"], { cwd });
+    const plan = await succeed(`${line} --seed 5 --dry-run --json`, { cwd });
     assertEquals(names(cwd), []);
-    await Deno.writeTextFile(`${cwd}/plan.json`, plan.stdout);
-    await succeed(["convert", "--config", "plan.json"], { cwd });
-    await converted(cwd, ...args.slice(1, -4), "--out", "direct", "--streams", "2", "--seed", "5");
-    const [one, two] = ["out", "direct"].map((name) => readRaw(`${cwd}/${name}/model.safetensors`));
-    assertEquals(one, two);
-    const refused = ["convert", "--model", "none", "--out", "x", "--streams", "2", "--dry-run"];
-    assertEquals((await runParscale(refused, { cwd })).code, 3);
+    await Deno.writeTextFile(`${cwd}/plan.json`, plan);
+    await succeed("convert --config plan.json", { cwd });
+    await converted(cwd, `${CONVERT} --out direct --streams 2 --seed 5`);
+    assertEquals(weightsIn(`${cwd}/out`), weightsIn(`${cwd}/direct`));
   }));
 
 Deno.test("an adapter over its backbone is the converted model to the last digit", () =>
   withScratch(async (cwd) => {
-    const how = ["--model", UNTIED, "--streams", "2", "--prefix-tokens", "8", "--seed", "3"];
-    const full = await converted(cwd, ...how, "--out", "full", "--max-shard-size", "60KiB");
-    const adapter = await converted(cwd, ...how, "--out", "adapter", "--introduced-only");
+    const how = `convert --model ${UNTIED} --streams 2 --prefix-tokens 8 --seed 3`;
+    const full = await converted(cwd, `${how} --out full --max-shard-size 60KiB`);
+    const adapter = await converted(cwd, `${how} --out adapter --introduced-only`);
     assertEquals(adapter.backbone_sha256, full.backbone_sha256);
     assertEquals(adapter.introduced_params, full.introduced_params);
     assert(adapter.tensors < full.tensors);
     const stdin = jsonLines({ tokens: [1, 2, 3, 5, 8] }, { tokens: [13, 21] });
-    const score = (...model: string[]) =>
-      rowsOf(["score", ...model, "--stream-weights"], { cwd, stdin });
-    const over = ["--model", UNTIED, "--adapter", "adapter"];
-    assertEquals(await score(...over), await score("--model", "full"));
-    const inspect = async (...model: string[]) => {
-      const [{ files: _, ...rest }] = await rowsOf(["inspect", ...model, "--check"], { cwd });
-      return rest;
-    };
-    assertEquals(await inspect(...over), await inspect("--model", "full"));
+    const over = `--model ${UNTIED} --adapter adapter`;
+    for (const command of ["score --stream-weights", "inspect --check"]) {
+      const rows = async (model: string) =>
+        (await rowsOf(`${command} ${model}`, { cwd, stdin })).map(({ files: _, ...row }) => row);
+      assertEquals(await rows(over), await rows("--model full"));
+    }
   }));
 
 Deno.test("streams without prefix tokens score as the plain model does", () =>
   withScratch(async (cwd) => {
-    const how = ["--streams", "4", "--prefix-tokens", "0", "--out", "same"];
-    const { prefix_tokens, streams } = await converted(cwd, "--model", UNTIED, ...how);
-    assertEquals([prefix_tokens, streams], [0, 4]);
+    const how = "--streams 4 --prefix-tokens 0 --out same";
+    const results = await converted(cwd, `convert --model ${UNTIED} ${how}`);
+    assertEquals([results.prefix_tokens, results.streams], [0, 4]);
     const { parscale_transforms } = JSON.parse(await Deno.readTextFile(`${cwd}/same/config.json`));
     assertEquals(parscale_transforms, []);
     const stdin = jsonLines({ tokens: [3, 14, 15, 9, 26, 5, 35] });
-    const scores = async (model: string) => {
-      const [row] = await rowsOf(["score", "--model", model, "--jsonl"], { cwd, stdin });
-      return row.token_logprobs as number[];
-    };
+    const scores = async (model: string): Promise<number[]> =>
+      (await rowsOf(`score --model ${model}`, { cwd, stdin }))[0].token_logprobs;
     const [plain, same] = [await scores(UNTIED), await scores("same")];
     assertEquals(plain.length, 6);
     for (const [i, x] of plain.entries()) assertAlmostEquals(same[i]!, x, 1e-5);
@@ -127,204 +145,185 @@ Deno.test("streams without prefix tokens score as the plain model does", () =>
 
 Deno.test("the seed decides the new tensors and nothing else; --verify reads back", () =>
   withScratch(async (cwd) => {
-    const bytes: Uint8Array[] = [], hashes = new Set<string>();
-    for (const seed of ["0", "1", "0"]) {
-      const out = `out${bytes.length}`, model = ["--model", PLAIN_MODEL, "--verify"];
-      const results = await converted(cwd, ...model, "--out", out, "-P", "2", "--seed", seed);
-      hashes.add(results.backbone_sha256);
-      bytes.push(await Deno.readFile(`${cwd}/${out}/model.safetensors`));
+    const hashes = new Set<string>();
+    for (const [out, seed] of [["a", 0], ["b", 1], ["c", 0]] as const) {
+      const line = `${CONVERT} --verify -P 2 --out ${out} --seed ${seed}`;
+      hashes.add((await converted(cwd, line)).backbone_sha256);
     }
     assertEquals(hashes.size, 1);
-    assertEquals(bytes[0], bytes[2]);
-    assert(bytes[0]!.some((byte, i) => byte !== bytes[1]![i]));
+    const [a, b, c] = ["a", "b", "c"].map((out) => weightsIn(`${cwd}/${out}`));
+    assertEquals(a, c);
+    assert(a!.some((byte, i) => byte !== b![i]));
   }));
 
 Deno.test("convert --overwrite replaces a checkpoint, and refuses any other folder", () =>
   withScratch(async (cwd) => {
-    const args = ["convert", "--model", PLAIN_MODEL, "--streams", "2", "--out", "out"];
+    const run = (flags: string) => runParscale(`${CONVERT} -P 2 --out ${flags}`, { cwd });
     await Deno.mkdir(`${cwd}/out`);
     await Deno.writeTextFile(`${cwd}/out/mine`, "");
-    const refused = await runParscale(args, { cwd });
-    assertRefused(refused, 2, '"out" already exists');
-    assertStringIncludes(
-      refused.stderr,
-      "\n\nhint: pass `--overwrite`, or choose another `--out`\n",
-    );
-    assertEquals(names(`${cwd}/out`), ["mine"]);
-    const foreign = await runParscale([...args, "--overwrite"], { cwd });
+    const hint = "hint: pass `--overwrite`, or choose another `--out`\n";
+    assertFailed(await run("out"), 2, 'error: "out" already exists\n', hint);
     const reason = '"out" holds "mine", which is not part of a checkpoint: it is not replaced';
-    assertRefused(foreign, 2, reason);
+    assertRefused(await run("out --overwrite"), 2, reason);
     assertEquals(names(`${cwd}/out`), ["mine"]);
     await Deno.remove(`${cwd}/out/mine`);
-    await converted(cwd, ...args.slice(1), "--seed", "1");
-    const before = await Deno.readFile(`${cwd}/out/model.safetensors`);
-    await converted(cwd, ...args.slice(1), "--overwrite");
-    const after = await Deno.readFile(`${cwd}/out/model.safetensors`);
-    assert(before.some((byte, i) => byte !== after[i]), "the folder was replaced");
+    await converted(cwd, `${CONVERT} -P 2 --out out --seed 1`);
+    const before = weightsIn(`${cwd}/out`);
+    await converted(cwd, `${CONVERT} -P 2 --out out --overwrite`);
+    assert(weightsIn(`${cwd}/out`).some((byte, i) => byte !== before[i]), "it was replaced");
     assertEquals(names(cwd), ["out"]);
     await Deno.writeTextFile(`${cwd}/file`, "");
-    const file = await runParscale([...args, "--out", "file"].toSpliced(5, 2), { cwd });
-    assertRefused(file, 2, '"file" already exists and is a file');
+    assertRefused(await run("file"), 2, '"file" already exists and is a file');
+    assertFailed(await run(`${PLAIN_MODEL} --overwrite`), 2, "holds the model to convert");
   }));
 
-Deno.test("misuse ends with 2, says everything that is wrong, and writes nothing", () =>
-  withScratch(async (cwd) => {
-    const line = `convert --model ${PLAIN_MODEL} --out out`;
-    const strip = `convert --model ${MODEL} --out out --strip`;
-    const between = (flag: string, value: string, low: number, high: number) =>
-      `invalid value "${value}" for \`${flag}\`: must be an integer from ${low} to ${high}`;
-    const combined = (flag: string) => `\`--strip\` cannot be combined with \`${flag}\``;
-    await assertRefusals([
-      ["convert", 2, "`convert` needs `--model`"],
-      [line, 2, "`convert` needs `--streams`, `--strip`, `--merge` or `--quantize`"],
-      [`${line} -P 1`, 2, between("--streams", "1", 2, 64)],
-      [
-        `${line} -P 65 --prefix-tokens -1`,
-        2,
-        between("--streams", "65", 2, 64),
-        between("--prefix-tokens", "-1", 0, 4096),
-      ],
-      [`${line} -P 2 --smoothing 1.5`, 2, '"1.5" for `--smoothing`: must be a number'],
-      [`${line} -P 2 --seed -1`, 2, 'invalid value "-1" for `--seed`'],
-      [`${line} -P 2 --max-shard-size 0`, 2, '"0" for `--max-shard-size`'],
-      [`${line} -P two`, 2, 'invalid value "two" for `--streams`'],
-      [`${strip} -P 2`, 2, combined("--streams")],
-      [`${strip} --hf-code code`, 2, combined("--hf-code")],
-      [`${strip} --introduced-only`, 2, combined("--introduced-only")],
-      [
-        `convert --model ${PLAIN_MODEL} --out ${PLAIN_MODEL} -P 2 --overwrite`,
-        2,
-        "holds the model to convert",
-      ],
-      [`${line} -P 2 --steams 3`, 2, "unknown flag `--steams`"],
-    ], { cwd });
-    assertEquals(names(cwd), []);
-  }));
-
-/** Makes a model that something is wrong with in `folder`. */
-type Damage = (folder: string) => void;
-
-/** Changes the weight file of a copied model. */
-const withWeights = (change: (path: string) => void): Damage => (folder) => {
-  copyModel("qwen2-p1-tied-f32", folder);
-  change(`${folder}/model.safetensors`);
-};
-
-/** One of each kind; what is refused when a folder is opened has tests beside that. */
-const BAD_DATA: readonly (readonly [what: string, damage: Damage, code: number, words: string])[] =
+/** Damages of a weight file, and how its conversion ends. */
+const DAMAGES: readonly (readonly [(path: string) => void, code: number, words: string])[] = [
+  [(path) => Deno.truncateSync(path, 9000), 3, ", and the file has 9000\n"],
   [
-    ["no folder", () => {}, 3, "no such folder"],
-    [
-      "a truncated file",
-      withWeights((path) => Deno.truncateSync(path, 9000)),
-      3,
-      ", and the file has 9000\n",
-    ],
-    [
-      "a NaN",
-      withWeights((path) => {
-        const { header, data } = readRaw(path);
-        const begin = header["model.norm.weight"].data_offsets[0];
-        data.fill(0xff, begin + 8, begin + 12);
-        writeRaw(path, header, data);
-      }),
-      5,
-      "tensor model.norm.weight in ",
-    ],
-    [
-      "streams already",
-      (folder) => copyModel("qwen2-p2-tied-f32", folder),
-      3,
-      '"./model" already is a ParScale model with 2 streams',
-    ],
-  ];
+    (path) => {
+      const { header, data } = readRaw(path);
+      const begin = header["model.norm.weight"].data_offsets[0];
+      data.fill(0xff, begin + 8, begin + 12);
+      writeRaw(path, header, data);
+    },
+    5,
+    "tensor model.norm.weight in ",
+  ],
+];
 
 Deno.test("bad data is refused by name with one hint's worth of help, and nothing is written", () =>
   withScratch(async (cwd) => {
-    const args = ["convert", "--model", "./model", "--streams", "2", "--out", "out"];
-    for (const [what, damage, code, words] of BAD_DATA) {
-      damage(`${cwd}/model`);
-      const result = await runParscale(args, { cwd });
-      assertEquals([result.code, result.stdout], [code, ""], `${what}: ${result.stderr}`);
-      assertStringIncludes(result.stderr, words);
-      assert(
-        /^error: [^A-Z\n][^\n]*[^.\n]\n\n(hint: [^A-Z\n][^\n]+\n)+$/.test(
-          result.stderr,
-        ),
-        `${what}: ${result.stderr}`,
-      );
-      assert(!names(cwd).some((name) => name.includes("out")), what);
-      await Deno.remove(`${cwd}/model`, { recursive: true }).catch(() => {});
+    for (const [i, [damage, code, words]] of DAMAGES.entries()) {
+      const model = `${cwd}/model${i}`;
+      copyModel("qwen2-p1-tied-f32", model);
+      damage(`${model}/model.safetensors`);
+      const result = await runParscale(`convert --model ./model${i} -P 2 --out out`, { cwd });
+      assertFailed(result, code, words);
+      assertMatch(result.stderr, /^error: [^A-Z\n][^\n]*[^.\n]\n\n(hint: [^A-Z\n][^\n]+\n)+$/);
+      assert(!names(cwd).some((name) => name.includes("out")));
     }
   }));
 
 Deno.test("--aggregation linear says who cannot open it; eval, cost, export and inspect can", () =>
   withScratch(async (cwd) => {
-    const args = ["convert", "--model", PLAIN_MODEL, "-P", "2", "--aggregation", "linear"];
-    const { code, stderr } = await runParscale([...args, "--out", "linear"], { cwd });
+    const line = `${CONVERT} -P 2 --aggregation linear --out linear`;
+    const { code, stderr } = await runParscale(line, { cwd });
     assertEquals(code, 0, stderr);
     assertStringIncludes(stderr, "cannot open a linear aggregation");
     await Deno.writeTextFile(`${cwd}/book.txt`, "Once upon a time there was a model. ");
     for (
       const line of [
-        "inspect --model linear --json",
-        "eval --model linear --tasks perplexity --data book.txt --json",
-        "cost --model linear --json",
-        "export --model linear --onnx --out onnx --json",
-        "bench --model linear --what decode --context 4 --rounds 1 --steps 1 --json",
+        "eval --model linear --tasks perplexity --data book.txt",
+        "cost --model linear",
+        "export --model linear --onnx --out onnx",
+        "bench --model linear --what decode --context 4 --rounds 1 --steps 1",
       ]
-    ) {
-      const result = await runParscale(line.split(" "), { cwd });
-      assertEquals(result.code, 0, `${line}: ${result.stderr}`);
-      if (!line.startsWith("inspect")) continue;
-      assertEquals(JSON.parse(result.stdout).results.aggregation, "linear");
-    }
-  }));
-
-Deno.test("--strip of a plain model copies it and says so", () =>
-  withScratch(async (cwd) => {
-    const args = ["convert", "--model", PLAIN_MODEL, "--strip", "--out", "out"];
-    const { code, stderr } = await runParscale(args, { cwd });
-    assertEquals(code, 0, stderr);
-    assertStringIncludes(stderr, "is a plain model already; out is a copy of it");
-    const [from, to] = [PLAIN_MODEL, `${cwd}/out`].map((folder) => ({
-      config: JSON.parse(Deno.readTextFileSync(`${folder}/config.json`)),
-      weights: readRaw(`${folder}/model.safetensors`),
-    }));
-    assertEquals(to!.config, from!.config);
-    for (const [name, entry] of Object.entries(from!.weights.header)) {
-      if (name === "__metadata__") continue;
-      const [begin, end] = entry.data_offsets;
-      const [first, last] = to!.weights.header[name].data_offsets;
-      assertEquals(to!.weights.data.subarray(first, last), from!.weights.data.subarray(begin, end));
-    }
+    ) assertEquals((await runParscale(`${line} --json`, { cwd })).code, 0, line);
+    assertEquals((await rowsOf("inspect --model linear", { cwd }))[0].aggregation, "linear");
   }));
 
 Deno.test("--max-shard-size takes units as Hugging Face writes them", () =>
   withScratch(async (cwd) => {
-    const args = ["--model", PLAIN_MODEL, "--streams", "2", "--max-shard-size", "60KB"];
-    const results = await converted(cwd, ...args, "--out", "sharded");
-    assert(results.files.includes("model-00002-of-00008.safetensors"), results.files.join());
+    const { files } = await converted(cwd, `${CONVERT} -P 2 --max-shard-size 60KB --out sharded`);
+    assert(files.includes("model-00002-of-00008.safetensors"), files.join());
   }));
 
-Deno.test("a target that takes no folder is the environment's fault", () =>
+/** Starts converting a large model, sends a signal while its weights are being written. */
+async function interrupted(cwd: string, signal: Deno.Signal) {
+  const pipes = { stdin: "null", stdout: "piped", stderr: "piped" } as const;
+  const child = parscale("convert --model large --streams 2 --out out", { cwd, ...pipes }).spawn();
+  const output = child.output();
+  const weights = `${cwd}/.out.partial-${child.pid}/model.safetensors`;
+  const isWriting = () => Deno.stat(weights).then(({ size }) => size >= 8e6, () => false);
+  for (let waited = 0; !await isWriting(); waited += 5) {
+    assert(waited < 60_000, "the conversion writes");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  child.kill(signal);
+  const { code, stdout, stderr } = await output;
+  const text = new TextDecoder();
+  return [code, text.decode(stdout), text.decode(stderr).trimEnd().split("\n").at(-1)];
+}
+
+Deno.test("an interrupted conversion leaves nothing, and the next one removes what a killed one left", () =>
   withScratch(async (cwd) => {
-    await Deno.writeTextFile(`${cwd}/file`, "");
-    const line = `convert --model ${PLAIN_MODEL} --streams 2 --out`,
-      hint = "hint: choose another folder";
-    const cannot = (out: string) => `error: cannot write folder "${out}": `;
-    await assertRefusals([
-      [
-        `${line} /proc/parscale-out`,
-        4,
-        `${cannot("/proc/parscale-out")}it cannot be created`,
-        hint,
-      ],
-      [
-        `${line} file/out`,
-        4,
-        `${cannot("file/out")}part of the path is a file, not a folder`,
-        hint,
-      ],
-    ], { cwd });
+    makeLargeModel(`${cwd}/large`, 2e9);
+    assertEquals(await interrupted(cwd, "SIGINT"), [130, "", "error: Interrupted"]);
+    assertEquals(await interrupted(cwd, "SIGTERM"), [143, "", "error: Terminated"]);
+    assertEquals(names(cwd), ["large"]);
+    await interrupted(cwd, "SIGKILL");
+    assert(!names(cwd).includes("out"));
+    assertEquals(names(cwd).length, 2, "a hidden folder is left");
+    await converted(cwd, `${CONVERT} --streams 2 --out out --verify`);
+    assertEquals(names(cwd), ["large", "out"]);
+  }));
+
+/** Log-probabilities that a model gives some ids. */
+async function logprobsOf(model: string, cwd: string, tokens: number[]): Promise<number[]> {
+  const stdin = jsonLines({ tokens });
+  return (await rowsOf(`score --model ${model}`, { cwd, stdin }))[0].token_logprobs;
+}
+
+async function meanLogprob(model: string, cwd: string): Promise<number> {
+  const tokens = [9, 12, 200, 31, 64, 5, 17, 100, 42, 8, 300, 77];
+  const logprobs = await logprobsOf(model, cwd, tokens);
+  return logprobs.reduce((sum, value) => sum + value, 0) / logprobs.length;
+}
+
+Deno.test("prefixes from text equal that text put before", () =>
+  withScratch(async (cwd) => {
+    const before = "The streams of a model are mixed per token.";
+    const inspect = `inspect --model ${PLAIN_MODEL} --tokenize '${before}'`;
+    const ids: number[] = JSON.parse(await succeed(inspect));
+    await Deno.writeTextFile(`${cwd}/text.txt`, before);
+    // With one segment as long as the text, every stream starts from the whole of it.
+    const prefix = `--prefix-tokens ${ids.length} --prefix-init text --prefix-text text.txt`;
+    await succeed(`${CONVERT} -P 2 --out p2 ${prefix}`, { cwd });
+    const text = [9, 12, 200, 31, 64];
+    const parallel = await logprobsOf("p2", cwd, text);
+    const plain = await logprobsOf(PLAIN_MODEL, cwd, [...ids, ...text]);
+    const end = plain.slice(-parallel.length);
+    parallel.forEach((logprob, i) => assert(Math.abs(logprob - end[i]!) < 1e-4));
+  }));
+
+Deno.test("streams start as the average of text prefixes by default, and at random on request", () =>
+  withScratch(async (cwd) => {
+    for (
+      const out of ["text", "same", "adapter --introduced-only", "random --prefix-init normal"]
+    ) await succeed(`${CONVERT} -P 4 --out ${out}`, { cwd });
+    const model = (name: string) => Deno.readFile(`${cwd}/${name}/model.safetensors`);
+    assertEquals(await model("text"), await model("same"));
+    const text = await meanLogprob("text", cwd);
+    assertEquals(await meanLogprob(`${PLAIN_MODEL} --adapter adapter`, cwd), text);
+    assert(text !== await meanLogprob("random", cwd));
+    const stdin = jsonLines({ tokens: [9, 12, 200, 31, 64] });
+    const [{ weights }] = await rowsOf("score --model text --stream-weights", { cwd, stdin });
+    for (const weight of weights.flat()) assert(Math.abs(weight - 0.25) < 1e-6, `${weight}`);
+
+    // So does train --streams.
+    const rows = jsonLines({ tokens: [5, 17, 100, 42, 8, 300, 77, 9] }).repeat(8);
+    await Deno.writeTextFile(`${cwd}/rows.jsonl`, rows);
+    const train = async (out: string, flags = "") => {
+      const size = "--steps 1 --batch 2 --seq-len 8 --lr 0 -q";
+      const line = `train --model ${PLAIN_MODEL} --streams 4 --data rows.jsonl ${size}`;
+      return (await rowsOf(`${line} --out ${out} ${flags}`, { cwd }))[0];
+    };
+    const own = await train("trained"), random = await train("other", "--prefix-init normal");
+    assert(own.loss !== random.loss);
+    for (const weight of own.stream_weights) assert(Math.abs(weight - 0.25) < 1e-6);
+    const trained = await meanLogprob("trained", cwd);
+    assert(Math.abs(trained - text) < 1e-5, `${trained}, ${text}`);
+  }));
+
+Deno.test("without a tokenizer prefixes are random, and a text is refused", () =>
+  withScratch(async (cwd) => {
+    const bare = { "tokenizer.json": undefined, "vocab.json": undefined, "merges.txt": undefined };
+    await copyFolder(PLAIN_MODEL, `${cwd}/bare`, bare);
+    const line = "convert --model bare --streams 2 --out p2";
+    const { code, stderr } = await runParscale(line, { cwd });
+    assertEquals(code, 0);
+    assertStringIncludes(stderr, "without a tokenizer prefixes are random");
+    const refused = await runParscale(`${line} --prefix-init text --overwrite`, { cwd });
+    assertFailed(refused, 2, '"bare" has no tokenizer');
   }));

@@ -1,13 +1,12 @@
 /** `parscale doctor` as a black box: what it finds, in every format, and what a failure looks like. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { assertRefusals, parseLines, succeed } from "./models.ts";
+import { documentOf, parseLines, rowsOf, succeed } from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 Deno.test("a healthy machine passes every required check", async () => {
-  const stdout = await succeed(["doctor", "--json"]);
-  const { schema, results } = JSON.parse(stdout);
+  const { schema, results } = await documentOf("doctor");
   assertEquals(schema, "parscale.doctor/1");
   for (const row of results) {
     assertEquals(Object.keys(row), ["check", "status", "found", "remedy"]);
@@ -15,19 +14,11 @@ Deno.test("a healthy machine passes every required check", async () => {
     assertEquals(row.status === "ok", row.remedy === null);
   }
   const byName = Object.fromEntries(results.map((row: { check: string }) => [row.check, row]));
-  assertEquals(Object.keys(byName), [
-    "deno",
-    "cores",
-    "memory",
-    "weight cache",
-    "device cpu",
-    "cuda libraries",
-    "mpi",
-    "nccl",
-    "device cuda",
-    "device webgpu",
-    "device tfjs",
-  ]);
+  assertEquals(
+    Object.keys(byName).join(", "),
+    "deno, cores, memory, weight cache, device cpu, cuda libraries, mpi, nccl, device cuda, " +
+      "device webgpu, device tfjs",
+  );
   assertStringIncludes(byName.deno.found, Deno.version.deno);
   assertStringIncludes(byName["device cpu"].found, "of the reference");
   const { status, found, remedy } = byName["device tfjs"];
@@ -39,17 +30,12 @@ Deno.test("a healthy machine passes every required check", async () => {
 });
 
 Deno.test("all formats list the same checks", async () => {
-  const [table, jsonl, csv] = await Promise.all(
-    [[], ["--jsonl"], ["--format", "csv"]].map((format) => runParscale(["doctor", ...format])),
-  );
-  const names = parseLines(jsonl!.stdout).map(({ check }) => check);
-  assert(names.length >= 4);
-  assertMatch(table!.stdout.split("\n")[0]!, /^ *check +status +found +remedy *$/);
-  assertStringIncludes(csv!.stdout, "check,status,found,remedy");
-  for (const name of names) {
-    assertStringIncludes(table!.stdout, name);
-    assertStringIncludes(csv!.stdout, name);
-  }
+  const found = (await rowsOf("doctor")).map(({ check }) => check);
+  assert(found.length >= 4);
+  const table = await succeed("doctor"), csv = await succeed("doctor --format csv");
+  assertMatch(table.split("\n")[0]!, /^ *check +status +found +remedy *$/);
+  for (const text of ["check,status,found,remedy", ...found]) assertStringIncludes(csv, text);
+  for (const name of found) assertStringIncludes(table, name);
 });
 
 Deno.test("the pipeline of the contract finds no failure here", async () => {
@@ -58,14 +44,6 @@ Deno.test("the pipeline of the contract finds no failure here", async () => {
   );
   assertEquals(stdout, "4\n", "jq's code for no output");
 });
-
-Deno.test("misuse ends with 2: --device is a GPU, and not beside --traits", () =>
-  assertRefusals([
-    ["doctor --fix", 2],
-    ["doctor extra", 2],
-    ["doctor --device cpu", 2],
-    ["doctor --device cuda --traits", 2],
-  ]));
 
 Deno.test("a required check that fails is shown with its remedy and gives 4", () =>
   withScratch(async (folder) => {
@@ -95,8 +73,7 @@ Deno.test("a required check that fails is shown with its remedy and gives 4", ()
   }));
 
 Deno.test("--traits lists every device with what it can do", async () => {
-  const stdout = await succeed(["doctor", "--traits", "--json"]);
-  const { schema, results } = JSON.parse(stdout);
+  const { schema, results } = await documentOf("doctor --traits");
   assertEquals(schema, "parscale.device_traits/1");
   const devices = results.map(({ device }: { device: string }) => device);
   assertEquals(devices, ["reference", "cpu", "webgpu", "cuda", "tfjs"]);
@@ -106,14 +83,14 @@ Deno.test("--traits lists every device with what it can do", async () => {
 
 Deno.test("--device cuda without a driver ends at the libraries, with 4 and what to report", async () => {
   const env = { PARSCALE_LIBCUDA: "/nowhere/libcuda.so.1" };
-  const { code, stdout } = await runParscale(["doctor", "--device", "cuda", "--json"], { env });
+  const { code, stdout } = await runParscale("doctor --device cuda --json", { env });
   assertEquals(code, 4);
   const { schema, results } = JSON.parse(stdout);
   assertEquals([schema, results.length], ["parscale.bring_up/1", 1]);
   const [{ stage, status, found }] = results;
   assertEquals([stage, status], ["libraries", "fail"]);
   assertStringIncludes(found, "cannot load libcuda.so: tried /nowhere/libcuda.so.1");
-  const table = await runParscale(["doctor", "--device", "cuda"], { env });
+  const table = await runParscale("doctor --device cuda", { env });
   assertEquals(table.code, 4);
   assertStringIncludes(table.stderr, "please report this table");
 });

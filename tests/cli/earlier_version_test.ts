@@ -1,8 +1,8 @@
 /** Files that the version before the first changelog entry wrote: they open, resume, or say why not. */
 import { cpSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { parseLines, PLAIN_MODEL } from "./models.ts";
+import { assertAlmostEquals, assertEquals } from "@std/assert";
+import { assertFailed, parseLines, PLAIN_MODEL } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { linkSync } from "../links.ts";
@@ -16,13 +16,13 @@ function withEarlier(test: (cwd: string, run: typeof runParscale) => Promise<voi
     cpSync(FIXTURE, cwd, { recursive: true }); // no links: the run is resumed in place
     linkSync(PLAIN_MODEL, `${cwd}/p1`);
     linkSync(DATA, `${cwd}/data`);
-    await test(cwd, (args, options) => runParscale(args, { cwd, ...options }));
+    await test(cwd, (line, options) => runParscale(line, { cwd, ...options }));
   });
 }
 
 Deno.test("an earlier run resumes and ends as it would have", () =>
   withEarlier(async (cwd, run) => {
-    const { code, stderr } = await run(["train", "--resume", "--out", "run", "-q"]);
+    const { code, stderr } = await run("train --resume --out run -q");
     assertEquals([code, stderr], [0, ""]);
     const read = async (path: string) => parseLines(await Deno.readTextFile(`${cwd}/${path}`));
     const [now, then] = [await read("run/metrics.jsonl"), await read("full_metrics.jsonl")];
@@ -36,36 +36,34 @@ Deno.test("an earlier run resumes and ends as it would have", () =>
 Deno.test("an earlier adapter opens", () =>
   withEarlier(async (_, run) => {
     const stdin = '{"tokens":[1,2,3]}\n';
-    const model = ["--model", "p1", "--adapter", "run/checkpoint-000002"];
-    const { code, stdout, stderr } = await run(["score", ...model, "--jsonl"], { stdin });
+    const line = "score --model p1 --adapter run/checkpoint-000002 --jsonl";
+    const { code, stdout, stderr } = await run(line, { stdin });
     assertEquals([code, stderr], [0, ""]);
     assertEquals(parseLines(stdout)[0].token_logprobs.length, 2);
   }));
 
 Deno.test("an earlier evaluation is refused by version, scores again, and can be compared", () =>
   withEarlier(async (_, run) => {
-    const rows = ["--tasks", "gsm8k", "--data", "data", "--limit", "2"];
-    const resumed = await run(["eval", "--model", "p1", ...rows, "--out", "results"]);
-    assertEquals([resumed.code, resumed.stdout], [2, ""]);
-    assertStringIncludes(resumed.stderr, '"results" was written by another version');
-    assertStringIncludes(resumed.stderr, "`parscale eval --score results/samples.jsonl`");
-    const scored = await run(["eval", "--score", "results/samples.jsonl", ...rows, "--json"]);
+    const rows = "--tasks gsm8k --data data --limit 2";
+    const other = '"results" was written by another version';
+    const hint = "`parscale eval --score results/samples.jsonl`";
+    assertFailed(await run(`eval --model p1 ${rows} --out results`), 2, other, hint);
+    const scored = await run(`eval --score results/samples.jsonl ${rows} --json`);
     assertEquals(scored.code, 0, scored.stderr);
-    const compared = await run(["compare", "results", "results", "--jsonl"]);
+    const compared = await run("compare results results --jsonl");
     assertEquals([compared.code, compared.stderr], [0, ""]);
   }));
 
 Deno.test("a key of an earlier document names the flag of today", () =>
   withEarlier(async (_, run) => {
-    const { code, stderr } = await run(["generate", "--config", "generate.json", "--dry-run"]);
-    assertEquals(code, 2);
-    assertStringIncludes(stderr, 'error: unknown key "weights" in config "generate.json"');
-    assertStringIncludes(stderr, "hint: it is called `--quantize` now");
+    const unknown = 'error: unknown key "weights" in config "generate.json"';
+    const hint = "hint: it is called `--quantize` now";
+    assertFailed(await run("generate --config generate.json --dry-run"), 2, unknown, hint);
   }));
 
 Deno.test("earlier timings compare", () =>
   withEarlier(async (_, run) => {
-    const timings = ["--compare", "bench.jsonl", "--against", "bench.jsonl", "--jsonl"];
-    const { code, stdout } = await run(["bench", ...timings]);
+    const line = "bench --compare bench.jsonl --against bench.jsonl --jsonl";
+    const { code, stdout } = await run(line);
     assertEquals([code, parseLines(stdout).map(({ result }) => result)], [0, ["same", "same"]]);
   }));

@@ -2,7 +2,7 @@
 import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
 import { parseLines } from "./models.ts";
-import { runParscale, type RunResult } from "./run.ts";
+import { type Line, runParscale, type RunResult, wordsOf } from "./run.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 
@@ -16,8 +16,8 @@ export const DATA = `${FIXTURES}eval/data`;
 export const EVAL = ["eval", "--model", TINY, "--data", DATA];
 
 /** Runs an evaluation that must succeed; warnings are allowed. */
-export async function runEval(args: readonly string[], cwd?: string): Promise<RunResult> {
-  const result = await runParscale([...EVAL, ...args], { cwd });
+export async function runEval(line: Line, cwd?: string): Promise<RunResult> {
+  const result = await runParscale([...EVAL, ...wordsOf(line)], { cwd });
   assertEquals(result.code, 0, result.stderr);
   return result;
 }

@@ -4,15 +4,29 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type * as ort from "onnxruntime-node";
 import { maxDifference, readExpectedTensors, TOLERANCE } from "../device/goldens.ts";
-import { assertRefusals, EXPECTED, hasWebGpu, MODEL, succeed } from "./models.ts";
+import {
+  assertRefused,
+  documentOf,
+  EXPECTED,
+  hasWebGpu,
+  MODEL,
+  names,
+  rowsOf,
+  succeed,
+} from "./models.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 Deno.env.set("ORT_DISABLE_TELEMETRY", "1");
 const { InferenceSession, Tensor } = await import("onnxruntime-node");
 
-const EXPORT = ["export", "--model", MODEL, "--onnx", "--out", "onnx", "--capacity", "128"];
 const [TOKENS, STEPS] = [16, 12];
+const EXPORT = `export --model ${MODEL} --onnx --out onnx --capacity 128 --tokens ${TOKENS}`;
+
+/** A prompt that a golden model continues, and what follows. */
+const { prompts, outputs } = EXPECTED.greedy;
+const AT = prompts.findIndex((each: number[]) => each.length <= TOKENS);
+const PROMPT: number[] = prompts[AT], CONTINUED: number[] = outputs[AT].slice(0, STEPS);
 
 interface About {
   readonly streams: number;
@@ -85,10 +99,9 @@ async function continued(folder: string, prompt: readonly number[]): Promise<num
 }
 
 for (const device of ["cpu", "webgpu"]) {
-  Deno.test(`files for ${device}: logits are the golden ones, of a prompt and token by token`, async () => {
-    await withScratch(async (cwd) => {
-      const args = [...EXPORT, "--tokens", `${TOKENS}`, "--target", device, "-qq"];
-      assertEquals((await runParscale(args, { cwd })).code, 0);
+  Deno.test(`files for ${device}: logits are the golden ones, of a prompt and token by token`, () =>
+    withScratch(async (cwd) => {
+      await succeed(`${EXPORT} --target ${device} -qq`, { cwd });
       const programs = await Exported.open(`${cwd}/onnx`);
       const ids: number[] = EXPECTED.cases.single.ids[0];
       const expected = (await readExpectedTensors("qwen2-p2-tied-f32")).get("single.logits")!;
@@ -100,120 +113,75 @@ for (const device of ["cpu", "webgpu"]) {
         const difference = maxDifference(logits, expected.subarray((end - 1) * V, end * V));
         assert(difference <= TOLERANCE.logits, `token ${end}: ${difference}`);
       }
-    });
-  });
+    }));
 }
 
 Deno.test("the programs continue as the golden model does, and say what they take", () =>
   withScratch(async (cwd) => {
-    await succeed([...EXPORT, "--tokens", `${TOKENS}`, "-qq"], { cwd });
-    const files = Array.from(Deno.readDirSync(`${cwd}/onnx`), ({ name }) => name).sort();
+    await succeed(`${EXPORT} -qq`, { cwd });
     assertEquals(
-      files.filter((name) => !name.startsWith("tokenizer")),
-      "README.md decode.onnx export.json prefill.onnx weights.bin".split(" "),
+      names(`${cwd}/onnx`).filter((name) => !name.startsWith("tokenizer")).join(" "),
+      "README.md decode.onnx export.json prefill.onnx weights.bin",
     );
-    assertStringIncludes(
-      Deno.readTextFileSync(`${cwd}/onnx/README.md`),
-      `reads \`${TOKENS}\` tokens`,
-    );
-    const { prompts, outputs } = EXPECTED.greedy;
-    const prompt = prompts.find((each: number[]) => each.length <= TOKENS);
-    const expected = outputs[prompts.indexOf(prompt)].slice(0, STEPS);
-    assertEquals(await continued(`${cwd}/onnx`, prompt), expected);
+    const page = Deno.readTextFileSync(`${cwd}/onnx/README.md`);
+    assertStringIncludes(page, `reads \`${TOKENS}\` tokens`);
+    assertEquals(await continued(`${cwd}/onnx`, PROMPT), CONTINUED);
   }));
 
-/** Tokens that the JavaScript of the written page prints, as it stands. */
-async function tokensOfPage(cwd: string, args: readonly string[] = []): Promise<number[]> {
-  await succeed([...EXPORT, "--tokens", `${TOKENS}`, "-qq", ...args], { cwd });
-  const page = await Deno.readTextFile(`${cwd}/onnx/README.md`);
-  await Deno.writeTextFile(`${cwd}/onnx/use.mjs`, /```js\n([\s\S]*?)```/.exec(page)![1]!);
-  const config = fileURLToPath(new URL("../../deno.json", import.meta.url));
-  const { stdout } = await new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", "--config", config, "use.mjs"],
-    cwd: `${cwd}/onnx`,
-    env: { NO_COLOR: "1" },
-  }).output();
-  return new TextDecoder().decode(stdout).trim().split("\n").map(Number);
-}
-
-async function ownTokens(): Promise<number[]> {
-  const asked = ["generate", "--model", MODEL, "--max-tokens", "20", "--ignore-eos", "--jsonl"];
-  return JSON.parse((await runParscale(asked, { stdin: '{"tokens":[1,2,3]}\n' })).stdout).tokens;
-}
-
-Deno.test("the JavaScript of the page that is written runs as it stands", async () => {
-  await withScratch(async (cwd) => assertEquals(await tokensOfPage(cwd), await ownTokens()));
-});
-
-Deno.test({
-  name: "and so does that for webgpu, whose keys and values stay on the GPU",
-  ignore: !await hasWebGpu(),
-  async fn() {
-    await withScratch(async (cwd) => {
-      const page = await tokensOfPage(cwd, ["--target", "webgpu"]);
-      assertEquals(page, await ownTokens());
-    });
-  },
-});
-
-Deno.test("files for webgpu run on the processor too; in f16 they are little more than half", async () => {
-  const { prompts, outputs } = EXPECTED.greedy;
-  const prompt = prompts.find((each: number[]) => each.length <= TOKENS);
-  const expected = outputs[prompts.indexOf(prompt)].slice(0, STEPS);
-  await withScratch(async (cwd) => {
-    const sizes = [];
-    for (const dtype of ["f32", "f16"]) {
-      const args = [...EXPORT, "--tokens", `${TOKENS}`, "--target", "webgpu", "--dtype", dtype];
-      const stdout = await succeed([...args, "--overwrite", "--json"], { cwd });
-      const { results } = JSON.parse(stdout);
-      assertEquals([results.target, results.weights], ["webgpu", dtype]);
-      sizes.push(results.weight_bytes);
-      const tokens = await continued(`${cwd}/onnx`, prompt);
-      if (dtype === "f32") assertEquals(tokens, expected);
-      else assertEquals(tokens[0], expected[0]);
-    }
-    assert(sizes[1]! < sizes[0]! * 0.6, `${sizes}`);
+for (const target of ["cpu", "webgpu"]) {
+  Deno.test({
+    name: `the JavaScript of the page that is written for ${target} runs as it stands`,
+    ignore: target === "webgpu" && !await hasWebGpu(),
+    fn: () =>
+      withScratch(async (cwd) => {
+        await succeed(`${EXPORT} -qq --target ${target}`, { cwd });
+        const page = await Deno.readTextFile(`${cwd}/onnx/README.md`);
+        await Deno.writeTextFile(`${cwd}/onnx/use.mjs`, /```js\n([\s\S]*?)```/.exec(page)![1]!);
+        const config = fileURLToPath(new URL("../../deno.json", import.meta.url));
+        const { stdout } = await new Deno.Command(Deno.execPath(), {
+          args: ["run", "-A", "--config", config, "use.mjs"],
+          cwd: `${cwd}/onnx`,
+          env: { NO_COLOR: "1" },
+        }).output();
+        const [{ tokens }] = await rowsOf(
+          `generate --model ${MODEL} --max-tokens 20 --ignore-eos`,
+          { stdin: '{"tokens":[1,2,3]}\n' },
+        );
+        const printed = new TextDecoder().decode(stdout).trim().split("\n").map(Number);
+        assertEquals(printed, tokens);
+      }),
   });
-});
+}
 
-Deno.test("in 8 bits the file is smaller and the first token the same", () =>
+Deno.test("f16 and 8 bits are smaller files with the same first token; those for webgpu run on the processor", () =>
   withScratch(async (cwd) => {
-    const sizes: number[] = [];
-    const first: number[] = [];
-    for (const bits of ["none", "q8"]) {
-      const sized = ["--tokens", `${TOKENS}`, "--quantize", bits];
-      const args = [...EXPORT, ...sized, "--overwrite", "--json"];
-      const { stdout } = await runParscale(args, { cwd });
-      sizes.push(JSON.parse(stdout).results.weight_bytes);
-      first.push((await continued(`${cwd}/onnx`, EXPECTED.greedy.prompts[0].slice(0, TOKENS)))[0]!);
-    }
-    assert(sizes[1]! < sizes[0]! * 0.7, `${sizes}`);
-    assertEquals(first[0], first[1]);
+    const made = async (flags: string) => {
+      const { results } = await documentOf(`${EXPORT} ${flags} --overwrite`, { cwd });
+      return { ...results, tokens: await continued(`${cwd}/onnx`, PROMPT) };
+    };
+    const exact = await made("--target webgpu --dtype f32");
+    assertEquals([exact.target, exact.weights, exact.tokens], ["webgpu", "f32", CONTINUED]);
+    const half = await made("--target webgpu --dtype f16");
+    assertEquals([half.weights, half.tokens[0]], ["f16", CONTINUED[0]]);
+    assert(half.weight_bytes < exact.weight_bytes * 0.6);
+    const plain = await made("--quantize none"), q8 = await made("--quantize q8");
+    assert(q8.weight_bytes < plain.weight_bytes * 0.7);
+    assertEquals(q8.tokens[0], CONTINUED[0]);
   }));
 
-Deno.test("misuse, bad data, a folder in the way, a plan, and a closed pipe", async () => {
-  await withScratch(async (cwd) => {
-    await Deno.mkdir(`${cwd}/taken`);
-    await Deno.writeTextFile(`${cwd}/taken/mine`, "");
-    const line = `export --model ${MODEL} --onnx --out`;
-    await assertRefusals([
-      [`${line} x --tokens 9 --capacity 8`, 2],
-      [
-        `${line} x --capacity 4k`,
-        2,
-        "error: `--capacity 4000` exceeds the model's context of 2048 tokens\n",
-      ],
-      [`${line} x --dtype f16`, 2, "`--dtype f16` needs `--target webgpu`"],
-      ["export --model nothing --onnx --out x", 3],
-      [`${line} taken`, 2],
-    ], { cwd });
-    const plan = await runParscale(["export", MODEL, "--dry-run"], { cwd });
-    assertEquals(plan.code, 0, plan.stderr);
-    assertStringIncludes(plan.stdout, "would write prefill.onnx");
-    assertStringIncludes(plan.stdout, `to ${basename(MODEL)}-onnx`);
-    assertEquals(Array.from(Deno.readDirSync(cwd), ({ name }) => name), ["taken"]);
-  });
-  const line = EXPORT.map((word) => `'${word}'`).join(" ");
-  const gone = await runShell(`parscale ${line} | true; echo \${PIPESTATUS[0]}`);
-  assertEquals(gone.stdout, "0\n");
-});
+Deno.test("a plan, a closed pipe; --overwrite replaces an export, and refuses a checkpoint", () =>
+  withScratch(async (cwd) => {
+    const plan = await succeed(`export ${MODEL} --dry-run`, { cwd });
+    assertStringIncludes(plan, "would write prefill.onnx");
+    assertStringIncludes(plan, `to ${basename(MODEL)}-onnx`);
+    assertEquals(names(cwd), []);
+    await Deno.mkdir(`${cwd}/onnx`);
+    await Deno.writeTextFile(`${cwd}/onnx/model.safetensors`, "");
+    const refused = await runParscale(`${EXPORT} --overwrite`, { cwd });
+    const reason = '"onnx" holds "model.safetensors", which is not part of an export';
+    assertRefused(refused, 2, `${reason}: it is not replaced`);
+    await Deno.remove(`${cwd}/onnx/model.safetensors`);
+    const gone = await runShell(`parscale ${EXPORT} | true; echo \${PIPESTATUS[0]}`, { cwd });
+    assertEquals(gone.stdout, "0\n");
+    await succeed(`${EXPORT} --overwrite`, { cwd });
+  }));

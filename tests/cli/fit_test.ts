@@ -1,24 +1,34 @@
-/** `parscale fit` as a black box: inputs, laws, answers, figures, and everything refused. */
+/** `parscale fit` as a black box: inputs, laws, answers and figures. */
 import { fileURLToPath } from "node:url";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { countParameters } from "../../core/model/parameters.ts";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertFailed, assertRefusals, jsonLines, MODEL, PLAIN_MODEL, rowsOf } from "./models.ts";
+import {
+  assertFailed,
+  jsonLines,
+  linkRun,
+  MODEL,
+  names,
+  PLAIN_MODEL,
+  rowsOf,
+  succeed,
+} from "./models.ts";
 import { assertFigure } from "./figures.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
-import { linkSync } from "../links.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 const FILE = `${FIXTURES}analysis/scaling-law.json`;
 const GOLDEN = JSON.parse(Deno.readTextFileSync(FILE)).datasets["stack-v2-python"];
-const BUILT_IN = ["fit", "--data-set", "stack-v2-python"];
+const BUILT_IN = "fit --data-set stack-v2-python";
 type Row = { n_params: number; streams: number; loss: number };
 const ROWS: Row[] = GOLDEN.observations.map(
   ({ N, P, loss }: Record<string, number>) => ({ n_params: N, streams: P, loss }),
 );
 const CSV = toCsv(ROWS);
 const JSONL = jsonLines(...ROWS);
+/** Observations of two numbers of streams alone. */
+const TWO = toCsv(ROWS.filter(({ streams }) => streams < 4));
 
 function toCsv(rows: readonly Row[]): string {
   const lines = rows.map(({ n_params, streams, loss }) => `${n_params},${streams},${loss}\n`);
@@ -27,25 +37,22 @@ function toCsv(rows: readonly Row[]): string {
 
 Deno.test("the golden law from CSV, JSON, JSON lines, stdin, two files, and built in", () =>
   withScratch(async (cwd) => {
-    const files = { "l.csv": CSV, "l.jsonl": JSONL, "l.json": JSON.stringify(ROWS) };
+    const files = {
+      ...{ "l.csv": CSV, "l.jsonl": JSONL, "l.json": JSON.stringify(ROWS) },
+      "a.csv": toCsv(ROWS.slice(0, 9)).replace(/\n/g, "\r\n"),
+      "b.json": JSON.stringify({ observations: ROWS.slice(9) }),
+    };
     for (const [name, text] of Object.entries(files)) {
       Deno.writeTextFileSync(`${cwd}/${name}`, text);
     }
-    Deno.writeTextFileSync(`${cwd}/a.csv`, toCsv(ROWS.slice(0, 9)).replace(/\n/g, "\r\n"));
-    Deno.writeTextFileSync(`${cwd}/b.json`, JSON.stringify({ observations: ROWS.slice(9) }));
-    const runs: [string[], string?][] = [
-      [BUILT_IN],
-      [["fit", "l.csv"]],
-      [["fit", "l.jsonl"]],
-      [["fit", "l.json"]],
-      [["fit", "a.csv", "b.json"]],
-      [["fit", "-"], CSV],
-      [["fit", "-"], JSONL],
+    const lines = [
+      BUILT_IN,
+      ...["l.csv", "l.jsonl", "l.json", "a.csv b.json"].map((f) => `fit ${f}`),
     ];
-    const results = await Promise.all(runs.map(async ([args, stdin]) => {
-      const options = stdin === undefined ? { cwd } : { cwd, stdin };
-      return (await rowsOf(args, options))[0];
-    }));
+    const results = (await Promise.all([
+      ...lines.map((line) => rowsOf(line, { cwd })),
+      ...[CSV, JSONL].map((stdin) => rowsOf("fit -", { stdin })),
+    ])).flat();
     const { optimum, optimum_predictions } = GOLDEN.logarithmic;
     const [first] = results;
     for (const name of ["E", "A", "k", "alpha"]) {
@@ -67,15 +74,12 @@ Deno.test("the golden law from CSV, JSON, JSON lines, stdin, two files, and buil
 Deno.test("runs of train are observations", () =>
   withScratch(async (cwd) => {
     for (const [name, model, last] of [["p1", PLAIN_MODEL, 1.5], ["p2", MODEL, null]] as const) {
-      await Deno.mkdir(`${cwd}/${name}`);
-      linkSync(model, `${cwd}/${name}/checkpoint-000002`);
-      await Deno.writeTextFile(`${cwd}/${name}/last`, "checkpoint-000002\n");
+      linkRun(model, `${cwd}/${name}`);
       const metrics = [{ eval_loss: last, loss_ema: 3 }, { eval_loss: null, loss_ema: 2.5 }];
       await Deno.writeTextFile(`${cwd}/${name}/metrics.jsonl`, jsonLines(...metrics));
     }
     await Deno.writeTextFile(`${cwd}/l.csv`, CSV);
-    const args = ["fit", "l.csv", "p1", "p2", "--jsonl"];
-    const { code, stdout, stderr } = await runParscale(args, { cwd });
+    const { code, stdout, stderr } = await runParscale("fit l.csv p1 p2 --jsonl", { cwd });
     assertEquals(code, 0, stderr);
     assertStringIncludes(stderr, "some runs have an eval_loss and others only");
     const [p1, p2] = JSON.parse(stdout).rows.slice(-2);
@@ -85,20 +89,14 @@ Deno.test("runs of train are observations", () =>
       return total - embedding;
     }));
     assertEquals([p1.n_params, p2.n_params], counts);
-    assertFailed(
-      await runParscale(["fit", "p1", "p2"], { cwd }),
-      3,
-      "has 4 parameters and needs more observations than that: there are 2",
-    );
+    const few = "has 4 parameters and needs more observations than that: there are 2";
+    assertFailed(await runParscale("fit p1 p2", { cwd }), 3, few);
   }));
 
 Deno.test("all questions, with intervals that hold the answers", async () => {
-  const args = [
-    ...["--predict", "1571472384,2", "--predict", "7B,8", "--equivalent", "3B,3"],
-    ...["--params-for", "1.05,8", "--streams-for", "1.05,1571472384"],
-    ...["--saving", "8", "--bootstrap", "60", "--seed", "3"],
-  ];
-  const { code, stdout, stderr } = await runParscale([...BUILT_IN, ...args, "--json"]);
+  const asked = "--predict 1571472384,2 --predict 7B,8 --equivalent 3B,3 --params-for 1.05,8 " +
+    "--streams-for 1.05,1571472384 --saving 8 --bootstrap 60 --seed 3";
+  const { code, stdout, stderr } = await runParscale(`${BUILT_IN} ${asked} --json`);
   assertEquals(code, 0, stderr);
   assertStringIncludes(stderr, "warning: the data hardly determine");
   const { schema, seed, results } = JSON.parse(stdout);
@@ -112,43 +110,37 @@ Deno.test("all questions, with intervals that hold the answers", async () => {
   }
   assertEquals(Object.keys(results.intervals), ["E", "A", "k", "alpha"]);
   assertEquals(results.bootstrap, { refits: 60, dropped: 0 });
-  const table = await runParscale([...BUILT_IN, "--predict", "7B,8", "--streams-for", "0.7,1M"]);
+  const table = await succeed(`${BUILT_IN} --predict 7B,8 --streams-for 0.7,1M`);
   for (const text of ["0.9556", "estimate", "300 of 300 starts", "1.1728", "out of reach"]) {
-    assertStringIncludes(table.stdout, text);
+    assertStringIncludes(table, text);
   }
-  assertStringIncludes(table.stdout, "--bootstrap 500 gives intervals");
+  assertStringIncludes(table, "--bootstrap 500 gives intervals");
 });
 
-Deno.test("both laws side by side", async () => {
-  const [result] = await rowsOf([...BUILT_IN, "--law", "both"]);
-  const [log, theoretical] = result.comparison;
-  assertEquals([result.law, log.law, theoretical.law], ["log", "log", "theoretical"]);
+Deno.test("laws side by side, the better one by its objective or by AICc", async () => {
+  const [both] = await rowsOf(`${BUILT_IN} --law both`);
+  const [log, theoretical] = both.comparison;
+  assertEquals([both.law, log.law, theoretical.law], ["log", "log", "theoretical"]);
   assert(log.huber_loss < theoretical.huber_loss && log.r2 > theoretical.r2);
   assert(theoretical.parameters.rho > 0.8);
-  const table = await runParscale([...BUILT_IN, "--law", "both"]);
-  assertStringIncludes(table.stdout, "smaller objective");
-});
+  assertStringIncludes(await succeed(`${BUILT_IN} --law both`), "smaller objective");
 
-Deno.test("all laws side by side, the better one by AICc", async () => {
-  const args = ["fit", "--data-set", "pile", "--law", "all"];
-  const [result] = await rowsOf([...args, "--predict", "2e9,8", "--saving", "8"]);
+  const all = "fit --data-set pile --law all";
+  const [result] = await rowsOf(`${all} --predict 2e9,8 --saving 8`);
   const laws = result.comparison.map(({ law }: { law: string }) => law);
   assertEquals(laws, ["log", "theoretical", "additive"]);
-  const [log, theoretical, additive] = result.comparison.map(({ aicc }: { aicc: number }) => aicc);
-  assert(additive < log && log < theoretical);
+  const [a, b, c] = result.comparison.map(({ aicc }: { aicc: number }) => aicc);
+  assert(c < a && a < b);
   assertEquals(result.law, "additive");
   assertEquals(Object.keys(result.parameters), ["E", "A", "b", "beta", "alpha"]);
   assertEquals(result.queries[1].value, null, "a saving depends on N");
-  const table = await runParscale(args);
-  assertStringIncludes(table.stdout, "smaller AICc");
-  const two = toCsv(ROWS.filter(({ streams }) => streams < 4));
-  const few = await runParscale(["fit", "-", "--law", "additive"], { stdin: two });
-  assertEquals(few.code, 3);
-  assertStringIncludes(few.stderr, "the additive law needs three P or more");
+  assertStringIncludes(await succeed(all), "smaller AICc");
+  const few = await runParscale("fit - --law additive", { stdin: TWO });
+  assertFailed(few, 3, "the additive law needs three P or more");
 });
 
 Deno.test("the paper's parameters, of both corpora", async () => {
-  const [stack] = await rowsOf(["fit", "--preset", "paper", "--saving", "8"]);
+  const [stack] = await rowsOf("fit --preset paper --saving 8");
   const { parameters_from, starts, parameters } = stack;
   assertEquals([parameters_from, starts, parameters.k], ["paper", null, 0.393463]);
   assertEquals(
@@ -156,24 +148,19 @@ Deno.test("the paper's parameters, of both corpora", async () => {
     GOLDEN.logarithmic.paper_predictions,
   );
   assertEquals((100 * stack.queries[0].value).toFixed(1), "45.0");
-  const [pile] = await rowsOf([
-    ...["fit", "--preset", "paper", "--data-set", "pile"],
-    "--law=both",
-  ]);
+  const [pile] = await rowsOf("fit --preset paper --data-set pile --law=both");
   assertEquals([pile.parameters.k, pile.rows.length], [0.334456, 24]);
   assertEquals((1e5 * pile.huber_loss).toFixed(3), "1.814");
 });
 
 Deno.test("CSV and LaTeX rows", async () => {
-  const args = ["fit", "--preset", "paper"];
-  const csv = await runParscale([...args, "--format", "csv"]);
-  const [head, first] = csv.stdout.split("\n");
+  const [head, first] = (await succeed("fit --preset paper --format csv")).split("\n");
   assertEquals(head, "streams,n_params,predicted,loss,error");
   assert(first!.startsWith("1,535813376,1.172"));
-  const latex = await runParscale([...args, "--latex"]);
-  assertEquals(latex.stdout.split("\n").length, 25);
-  assertStringIncludes(latex.stdout, "1 & 535,813,376 & 1.1728 & 1.1722 & 0.0006 \\\\\n");
-  assertStringIncludes(latex.stdout, "1.1123 & 1.1131 & $-$0.0008 \\\\\n");
+  const latex = await succeed("fit --preset paper --latex");
+  assertEquals(latex.split("\n").length, 25);
+  assertStringIncludes(latex, "1 & 535,813,376 & 1.1728 & 1.1722 & 0.0006 \\\\\n");
+  assertStringIncludes(latex, "1.1123 & 1.1131 & $-$0.0008 \\\\\n");
 });
 
 Deno.test("noise has no optimum: exit 1; few P and bounds are warned about", async () => {
@@ -184,21 +171,19 @@ Deno.test("noise has no optimum: exit 1; few P and bounds are warned about", asy
       ),
     );
   const noise = make((n, P) => 1 + (n * 7 + P * 3) % 5 / 5);
-  const failed = await runParscale(["fit", "-", "--law", "theoretical"], { stdin: noise });
+  const fit = (stdin: string, flags = "") => runParscale(`fit - --json ${flags}`, { stdin });
+  const failed = await fit(noise, "--law theoretical");
   assertEquals(failed.code, 1, failed.stderr);
   assertStringIncludes(failed.stderr, "warning: no start reached an optimum");
-  const rising = await runParscale(["fit", "-"], { stdin: make((n) => 1 + n / 10) });
-  assertStringIncludes(rising.stderr, "alpha is at its bound");
-  const two = toCsv(ROWS.filter(({ streams }) => streams < 4));
-  const few = await runParscale(["fit", "-", "--json"], { stdin: two });
-  assertStringIncludes(few.stderr, "2 values of P cannot tell laws apart");
-  const equal = await runParscale(["fit", "-", "--json"], { stdin: make(() => 2) });
+  assertStringIncludes((await fit(make((n) => 1 + n / 10))).stderr, "alpha is at its bound");
+  assertStringIncludes((await fit(TWO)).stderr, "2 values of P cannot tell laws apart");
+  const equal = await fit(make(() => 2));
   assertEquals([equal.code, JSON.parse(equal.stdout).results.r2], [0, null], equal.stderr);
 });
 
 Deno.test("the figure is a whole SVG file, and never overwrites unasked", () =>
   withScratch(async (cwd) => {
-    const draw = [...BUILT_IN, "--curves", "c.svg"];
+    const draw = `${BUILT_IN} --curves c.svg`;
     const { code, stderr } = await runParscale(draw, { cwd });
     assertEquals([code, stderr], [0, "wrote c.svg\n"]);
     const curves = Deno.readTextFileSync(`${cwd}/c.svg`);
@@ -210,47 +195,7 @@ Deno.test("the figure is a whole SVG file, and never overwrites unasked", () =>
     for (const text of ["P=1", "P=8"]) assertStringIncludes(curves, `>${text}<`);
     assertStringIncludes(curves, "R² = 0.9978");
     assertFailed(await runParscale(draw, { cwd }), 2, "hint: pass --overwrite");
-    assertEquals((await runParscale([...draw, "--overwrite", "-q"], { cwd })).stderr, "");
-    const failed = await runParscale(["fit", "none.csv", "--curves", "new.svg"], { cwd });
-    assertEquals(failed.code, 3);
-    assertEquals([...Deno.readDirSync(cwd)].map(({ name }) => name), ["c.svg"]);
+    assertEquals((await runParscale(`${draw} --overwrite -q`, { cwd })).stderr, "");
+    assertEquals((await runParscale("fit none.csv --curves new.svg", { cwd })).code, 3);
+    assertEquals(names(cwd), ["c.svg"]);
   }));
-
-Deno.test("what makes no sense is refused with a way out", async () => {
-  const bad = (text: string) => runParscale(["fit", "-"], { stdin: text });
-  const head = "n_params,streams,loss\n", builtIn = BUILT_IN.join(" ");
-  const row = "1e8,1,2\n";
-  await assertRefusals([
-    ["fit", 2, "`fit` needs FILE or `--data-set`"],
-    [`${builtIn} x.csv`, 2, "FILE cannot be combined with `--data-set`"],
-    ["fit x.csv", 3, 'no such file: "x.csv"'],
-    [`fit ${FIXTURES}`, 3, "it has no checkpoint"],
-    ["fit - -", 2, '"-" is given twice'],
-    [bad(""), 3, "stdin has no rows"],
-    [bad(head + row + "2e8,1,-1\n"), 3, "row 2 of stdin has loss -1, expected a positive number"],
-    [bad(head + "1e8,1,\n"), 3, "row 1 of stdin has no loss, expected a positive number"],
-    [bad(head + "1e8,1,two\n"), 3, 'row 1 of stdin has loss "two", expected a positive number'],
-    [bad(head + "0,1,2\n"), 3, "has n_params 0, expected a positive number"],
-    [bad(head + "1e8,1.5,2\n"), 3, "has streams 1.5, expected a positive whole"],
-    [bad(head + row + row), 3, "row 2 of stdin repeats row 1"],
-    [bad("[null]"), 3, "row 1 of stdin is not an object: null"],
-    [bad('{"n_params":1'), 3, "stdin is not valid JSON: "],
-    [bad(toCsv(ROWS.slice(0, 4))), 3, "needs more observations than that: there are 4"],
-    [bad(toCsv(ROWS.slice(0, 6))), 3, "hint: fit E, A and α alone with `--law chinchilla`"],
-    [`${builtIn} --predict 1e9`, 2, "must be N,P such as 1.6e9,8"],
-    [`${builtIn} --predict 1e9,0`, 2, 'invalid value "1e9,0" for `--predict`'],
-    [`${builtIn} --params-for 0.5,8`, 3, "loss 0.5 is out of reach: E of the law is 0.691207"],
-    [
-      "fit --preset paper --bootstrap 9",
-      2,
-      "`--bootstrap 9` cannot be combined with `--parameters paper`",
-    ],
-    [
-      "fit --preset paper --law chinchilla",
-      2,
-      "the paper prints no parameters for `--law chinchilla`",
-    ],
-    [`${builtIn} --latex --json`, 2, "`--latex` cannot be combined with `--format`"],
-    [`${builtIn} --curves -`, 2, "figures cannot be written to stdout"],
-  ]);
-});

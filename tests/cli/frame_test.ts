@@ -1,21 +1,21 @@
-/** The frame as a black box: exit codes, streams, help, colour, pipes, start-up. */
+/** The frame as a black box: exit codes, streams, help, signals, full devices, start-up, network. */
+import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { commands } from "../../cli/commands/mod.ts";
-import type { EndingSignal } from "../../cli/output/signals.ts";
-import { assertFailed, succeed } from "./models.ts";
-import { ENTRY, environment, runParscale, runShell } from "./run.ts";
+import { documentOf, jsonLines, MODEL, names, succeed } from "./models.ts";
+import { ENTRY, environment, programLine, runParscale, type RunResult, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 const CONFIG = fileURLToPath(new URL("../../deno.json", import.meta.url));
 
 Deno.test("version and help go to stdout with 0", async () => {
   const { version } = JSON.parse(await Deno.readTextFile(CONFIG));
-  for (const args of [["--version"], ["-V"], ["score", "-V"]]) {
-    assertEquals(await succeed(args), `parscale ${version}\n`);
+  for (const line of ["--version", "-V", "score -V"]) {
+    assertEquals(await succeed(line), `parscale ${version}\n`);
   }
-  for (const args of [["--help"], ["-h"], ["help"]]) {
-    const stdout = await succeed(args);
+  for (const line of ["--help", "-h", "help"]) {
+    const stdout = await succeed(line);
     for (const { name, summary } of commands) {
       assertStringIncludes(stdout, name);
       assertStringIncludes(stdout, summary);
@@ -23,52 +23,29 @@ Deno.test("version and help go to stdout with 0", async () => {
   }
 });
 
-Deno.test("no command is misuse: help on stderr, nothing on stdout", async () => {
-  const { code, stdout, stderr } = await runParscale([]);
-  assertEquals([code, stdout], [2, ""]);
-  assertStringIncludes(stderr, "Usage: parscale COMMAND [flags]");
-});
-
-Deno.test("unknown command and unknown flags: all named, nearest suggested, exit 2", async () => {
-  const command = await runParscale(["completoins"]);
-  assertEquals([command.code, command.stdout], [2, ""]);
-  assertStringIncludes(command.stderr, 'error: unknown command "completoins"\n');
-  assertStringIncludes(command.stderr, "hint: did you mean `completions`?");
-  const flags = await runParscale(["completions", "bash", "--fromat", "json", "--overwrit"]);
-  assertEquals([flags.code, flags.stdout], [2, ""]);
-  assertEquals(
-    flags.stderr,
-    "error: unknown flag `--fromat`\n" +
-      "error: unknown flag `--overwrit`\n\n" +
+Deno.test("misuse: no command shows help on stderr, unknown flags are all named", async () => {
+  assertFailedWith(await runParscale([]), "Usage: parscale COMMAND [flags]");
+  assertFailedWith(
+    await runParscale("completions bash --fromat json --overwrit"),
+    "error: unknown flag `--fromat`\nerror: unknown flag `--overwrit`\n\n" +
       "hint: did you mean `--format`?\nhint: did you mean `--overwrite`?\n",
   );
 });
 
-Deno.test("errors are one JSON object on stderr with --json", async () => {
-  const { code, stdout, stderr } = await runParscale(["completions", "tcsh", "--json"]);
+function assertFailedWith({ code, stdout, stderr }: RunResult, words: string): void {
   assertEquals([code, stdout], [2, ""]);
-  const { error } = JSON.parse(stderr);
-  assertEquals(Object.keys(error), ["code", "kind", "message", "hints"]);
-  assertEquals([error.code, error.kind], [2, "usage"]);
-});
+  assertStringIncludes(stderr, words);
+}
 
 Deno.test("help topics and command help", async () => {
-  const codes = await runParscale(["help", "exit-codes"]);
-  assertEquals(codes.code, 0);
+  const codes = await succeed("help exit-codes");
   for (const code of [0, 1, 2, 3, 4, 5, 70, 130, 143]) {
-    assert(new RegExp(`^ *${code}  `, "m").test(codes.stdout), String(code));
+    assert(new RegExp(`^ *${code}  `, "m").test(codes), String(code));
   }
-  for (const topic of ["formats", "environment", "presets"]) {
-    assertEquals((await runParscale(["help", topic])).code, 0, topic);
-  }
-  const json = JSON.parse((await runParscale(["help", "exit-codes", "--json"])).stdout);
+  for (const topic of ["formats", "environment", "presets"]) await succeed(`help ${topic}`);
+  const json = await documentOf("help exit-codes");
   assertEquals([json.schema, json.command, json.results[2].code], ["parscale.help/1", "help", 2]);
-  const [byTopic, byFlag] = await Promise.all([
-    runParscale(["help", "completions"]),
-    runParscale(["completions", "--help"]),
-  ]);
-  assertEquals(byTopic, byFlag);
-  assertEquals((await runParscale(["help", "exit-code"])).code, 2);
+  assertEquals(await succeed("help completions"), await succeed("completions --help"));
 });
 
 Deno.test("a closed pipe ends quietly with 0", async () => {
@@ -84,50 +61,12 @@ Deno.test("a closed stderr does not change the exit code", async () => {
   assertEquals((await runShell("parscale nonsense 2>&-; echo $?")).stdout, "2\n");
 });
 
-Deno.test("colour is off in a pipe, on with --color always and FORCE_COLOR, NO_COLOR wins", async () => {
-  const colored = async (args: string[], env: Record<string, string> = {}) =>
-    (await runParscale([...args, "nonsense"], { env })).stderr.includes("\x1b[");
-  assertEquals(await colored([]), false);
-  assertEquals(await colored(["--color", "always"]), true);
-  assertEquals(await colored([], { FORCE_COLOR: "1" }), true);
-  assertEquals(await colored([], { FORCE_COLOR: "1", NO_COLOR: "1" }), false);
-});
-
-Deno.test("environment and config set flags; a working folder is never read unasked", () =>
+Deno.test("a working folder is never read unasked, and --config overrides the defaults", () =>
   withScratch(async (cwd) => {
     await Deno.writeTextFile(`${cwd}/config.json`, '{ "format": "csv" } // comment');
-    const topic = ["help", "exit-codes"];
-    const csv = (await runParscale([...topic, "--config", "config.json"], { cwd })).stdout;
+    const csv = await succeed("help exit-codes --config config.json", { cwd });
     assertStringIncludes(csv, "code,meaning\n0,");
-    const env = { PARSCALE_FORMAT: "jsonl" };
-    const jsonl = await runParscale([...topic, "--config", "config.json"], { cwd, env });
-    assertEquals(JSON.parse(jsonl.stdout.split("\n")[0]!).code, 0);
-    assertStringIncludes((await runParscale(topic, { cwd })).stdout, "code  meaning\n");
-    await Deno.writeTextFile(`${cwd}/config.json`, '{ "formt": "csv" }');
-    const unknown = await runParscale([...topic, "--config", "config.json"], { cwd });
-    assertEquals(unknown.code, 2);
-    assertStringIncludes(unknown.stderr, "did you mean `format`?");
-  }));
-
-Deno.test("a dry run prints a config that repeats it, and touches nothing", () =>
-  withScratch(async (cwd) => {
-    const args = ["completions", "bash", "--out", "script", "--quiet", "--dry-run", "--json"];
-    const plan = await runParscale(args, { cwd });
-    assertEquals([plan.code, plan.stderr], [0, ""]);
-    assertEquals([...Deno.readDirSync(cwd)], []);
-    await Deno.writeTextFile(`${cwd}/plan.json`, plan.stdout);
-    const again = await runParscale(["completions", "bash", "--config", "plan.json"], { cwd });
-    assertEquals(again, { code: 0, stdout: "", stderr: "" });
-    assertStringIncludes(await Deno.readTextFile(`${cwd}/script`), "complete -F _parscale");
-  }));
-
-Deno.test("an existing file is only replaced with --overwrite", () =>
-  withScratch(async (cwd) => {
-    const args = ["help", "formats", "-o", "formats.txt"];
-    assertEquals((await runParscale(args, { cwd })).code, 0);
-    assertFailed(await runParscale(args, { cwd }), 2, "hint: pass --overwrite, or another name");
-    assertEquals((await runParscale([...args, "--overwrite"], { cwd })).code, 0);
-    assertEquals([...Deno.readDirSync(cwd)].map(({ name }) => name), ["formats.txt"]);
+    assertStringIncludes(await succeed("help exit-codes", { cwd }), "code  meaning\n");
   }));
 
 /** A program whose one command waits for ever, or saves when it is interrupted. */
@@ -168,12 +107,12 @@ function startWaiting(savesOnInterrupt: boolean, shell = ""): Deno.ChildProcess 
   }).spawn();
 }
 
-async function interrupted(savesOnInterrupt: boolean, signal: EndingSignal) {
-  const child = startWaiting(savesOnInterrupt);
+/** Runs the program until it has sent its first output, then `act`, and to its end. */
+async function interrupted(child: Deno.ChildProcess, act: () => void) {
   const decoder = new TextDecoder();
   let stdout = "";
   for await (const part of child.stdout) {
-    if (stdout === "") child.kill(signal);
+    if (stdout === "") act();
     stdout += decoder.decode(part);
   }
   const stderr = await child.stderr.text();
@@ -182,18 +121,18 @@ async function interrupted(savesOnInterrupt: boolean, signal: EndingSignal) {
 
 Deno.test("signals: 130 and 143; a command that saves does so first and tells how to continue", async () => {
   const cases = [
-    ["SIGINT", 130, "Interrupted"],
-    ["SIGTERM", 143, "Terminated"],
-    ["SIGHUP", 143, "Terminated"],
+    ["SIGINT", 130, 130, "Interrupted"],
+    ["SIGTERM", 143, 143, "Terminated"],
+    ["SIGHUP", 143, 129, "Terminated"],
   ] as const;
-  for (const [signal, code, word] of cases) {
-    assertEquals(await interrupted(true, signal), {
-      code,
-      stdout: "ready\nsaved\n",
-      stderr: `error: ${word}\n\nhint: resume with \`parscale wait\`\n`,
-    });
-    const plain = signal === "SIGHUP" ? 129 : code;
-    assertEquals(await interrupted(false, signal), { code: plain, stdout: "ready\n", stderr: "" });
+  for (const [signal, code, plain, word] of cases) {
+    for (const saves of [true, false]) {
+      const child = startWaiting(saves);
+      const result = await interrupted(child, () => child.kill(signal));
+      const stderr = `error: ${word}\n\nhint: resume with \`parscale wait\`\n`;
+      const saved = { code, stdout: "ready\nsaved\n", stderr };
+      assertEquals(result, saves ? saved : { code: plain, stdout: "ready\n", stderr: "" });
+    }
   }
 });
 
@@ -202,18 +141,82 @@ Deno.test({
   ignore: Deno.build.os !== "linux",
   async fn() {
     const child = startWaiting(true, "trap '' HUP");
-    const decoder = new TextDecoder();
-    let stdout = "";
-    for await (const part of child.stdout) {
-      if (stdout === "") {
-        child.kill("SIGHUP");
-        setTimeout(() => child.kill("SIGINT"), 500);
-      }
-      stdout += decoder.decode(part);
-    }
-    await child.stderr.cancel();
-    assertEquals([(await child.status).code, stdout], [130, "ready\nsaved\n"]);
+    const { code, stdout } = await interrupted(child, () => {
+      child.kill("SIGHUP");
+      setTimeout(() => child.kill("SIGINT"), 500);
+    });
+    assertEquals([code, stdout], [130, "ready\nsaved\n"]);
   },
+});
+
+/** A new namespace of processes, in which the program has the process id 1. */
+const NAMESPACE = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"];
+
+async function namespacesWork(): Promise<boolean> {
+  try {
+    const args = [...NAMESPACE, "true"];
+    return (await new Deno.Command("unshare", { args, stderr: "null" }).output()).success;
+  } catch {
+    return false; // no program of that name
+  }
+}
+
+/** Starts `generate` as a first process, sends it a signal after its first row; returns its code. */
+async function codeAfter(signal: Deno.Signal, cwd: string): Promise<number> {
+  const rows = Array.from({ length: 3000 }, () => ({ prompt: "Ann has 3" }));
+  await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...rows));
+  const line = `generate --model ${MODEL} rows.jsonl --max-tokens 16 --jsonl`;
+  const options = { cwd, env: environment(), clearEnv: true, stdout: "piped" } as const;
+  const args = [...NAMESPACE, ...programLine(line.split(" "))];
+  const process = new Deno.Command("unshare", { args, ...options }).spawn();
+  const reader = process.stdout.getReader();
+  await reader.read();
+  const child = await Deno.readTextFile(`/proc/${process.pid}/task/${process.pid}/children`);
+  Deno.kill(Number(child), signal);
+  while (!(await reader.read()).done);
+  return (await process.status).code;
+}
+
+const ignore = !await namespacesWork();
+
+for (const [signal, code] of [["SIGTERM", 143], ["SIGINT", 130]] as const) {
+  Deno.test({
+    name: `${signal} ends the first process of a container`,
+    ignore,
+    fn: () => withScratch(async (cwd) => assertEquals(await codeAfter(signal, cwd), code)),
+  });
+}
+
+const COMMANDS = [
+  "help formats",
+  "completions bash",
+  "cost --model 1.6B --streams 2",
+  `inspect --model ${MODEL} --json`,
+  `generate --model ${MODEL} --prompt a --max-tokens 2`,
+  `generate --model ${MODEL} --prompt a --prompt b --max-tokens 2 --jsonl`,
+  `visualize --model ${MODEL} --text "a b"`,
+];
+
+Deno.test({
+  name: "a full device under stdout or -o ends every command with 4, and stays the device it is",
+  ignore: Deno.build.os !== "linux",
+  fn: () =>
+    withScratch(async (cwd) => {
+      const full = "no space left on device";
+      for (
+        const [command, message] of [
+          ...[...COMMANDS, "eval ls"].map((line) => [`${line} > /dev/full`, `stdout: ${full}`]),
+          ...COMMANDS.map((line) => [`${line} -o /dev/full`, `"/dev/full": ${full}`]),
+        ] as [string, string][]
+      ) {
+        const { code, stdout, stderr } = await runShell(`parscale ${command}`, { cwd });
+        assertEquals([code, stdout], [4, ""], `${command}: ${stderr}`);
+        assertStringIncludes(stderr.replaceAll('\\"', '"'), `cannot write ${message}`);
+      }
+      assertEquals([Deno.statSync("/dev/full").isCharDevice, names(cwd)], [true, []]);
+      assertEquals((await runShell("parscale nonsense 2> /dev/full")).code, 2);
+      assertEquals((await runShell("parscale help formats 2> /dev/full > /dev/full")).code, 4);
+    }),
 });
 
 Deno.test("a missing permission is told with our remedy, not the runtime's", async () => {
@@ -229,25 +232,60 @@ Deno.test("a missing permission is told with our remedy, not the runtime's", asy
 const LIGHT =
   /parse_args\.js$|core\/(base\/(errors|native_calls|version|write_all|platform\/\w+)|analysis\/devices|eval\/tasks\/names)\.ts$/;
 
-Deno.test("help, version, completions and misuse load no engine and no table package", async () => {
-  const lines = [["--help"], ["--version"], ["completions", "bash"], ["help", "formats"], [
-    "nonsense",
-  ]];
-  for (const args of lines) {
+/** Modules that a run may load, which is most of its start; completions read all tables of flags. */
+const BUDGETS = {
+  ...{ "--help": 36, "--version": 36, "train --help": 40, "nonsense": 36 },
+  ...{ "train --nonsense": 42, "completions bash": 72, "help formats": 76 },
+};
+
+for (const [line, budget] of Object.entries(BUDGETS)) {
+  Deno.test(`parscale ${line} loads at most ${budget} modules, no engine and no package`, async () => {
     const { stderr } = await new Deno.Command(Deno.execPath(), {
-      args: ["run", "-A", "--log-level=debug", ENTRY, ...args],
+      args: ["run", "-A", "--log-level=debug", ENTRY, ...line.split(" ")],
       env: environment(),
       clearEnv: true,
     }).output();
     const log = new TextDecoder().decode(stderr);
     const modules = new Set([...log.matchAll(/ES module: (file:[^\s,]+)/g)].map(([, url]) => url!));
-    assert(modules.size >= 10, `${args}: the runtime's log names its modules`);
-    assert(modules.size <= 30 + 2 * commands.length, `${args}: ${modules.size} modules`);
-    const foreign = [...modules].filter((url) =>
-      /node_modules|\/core\//.test(url) &&
-      !LIGHT.test(url)
-    );
-    assertEquals(foreign, [], args.join(" "));
-    assertEquals(/cli-table3|onnxruntime|CJS module/.test([...modules].join(" ")), false);
+    assert(modules.size >= 10, "the runtime's log names its modules");
+    assert(modules.size <= budget, `${modules.size} modules`);
+    const foreign = /node_modules|\/core\/|CJS module/;
+    assertEquals([...modules].filter((url) => foreign.test(url) && !LIGHT.test(url)), []);
+  });
+}
+
+const hasStrace = await new Deno.Command("strace", { args: ["-V"], stdout: "null", stderr: "null" })
+  .output().then(({ success }) => success, () => false);
+
+Deno.test("every task that starts parscale sets DENO_NO_UPDATE_CHECK", () => {
+  const { tasks } = JSON.parse(Deno.readTextFileSync(CONFIG));
+  for (const name of ["parscale", "demo", "study", "word-problems"]) {
+    assert(tasks[name].startsWith("DENO_NO_UPDATE_CHECK=1 "), name);
   }
+});
+
+/** Connections to the network that a command in the project folder tries to make. */
+async function connections(trace: string, ...args: string[]): Promise<string[]> {
+  const { code } = await new Deno.Command("strace", {
+    args: ["-f", "-e", "trace=connect", "-o", trace, Deno.execPath(), ...args],
+    cwd: dirname(CONFIG),
+    env: environment(),
+    clearEnv: true,
+    stdin: "null",
+    stdout: "null",
+    stderr: "null",
+  }).output();
+  assertEquals(code, 0);
+  return Deno.readTextFileSync(trace).split("\n").filter((line) => /AF_INET6?\b/.test(line));
+}
+
+Deno.test({
+  name: "deno task parscale connects to nothing",
+  ignore: !hasStrace,
+  fn: () =>
+    withScratch(async (cwd) => {
+      const generate = `generate --model ${MODEL} --prompt a --max-tokens 200 --ignore-eos`;
+      const found = await connections(`${cwd}/trace`, "task", "parscale", ...generate.split(" "));
+      assertEquals(found, []);
+    }),
 });

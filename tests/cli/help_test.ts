@@ -1,13 +1,11 @@
 /** `parscale help`: the manual page, and topics that leave nothing out. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { flagsOf } from "../../cli/framework/command.ts";
+import { flagsOf, loadAll } from "../../cli/framework/command.ts";
 import { commands } from "../../cli/commands/mod.ts";
-import { loadAll } from "../../cli/framework/command.ts";
 import { escapeRoff } from "../../cli/framework/man.ts";
 import { isNegatable } from "../../cli/framework/table.ts";
-import { parseLines, succeed } from "./models.ts";
-import { runParscale } from "./run.ts";
+import { rowsOf, succeed } from "./models.ts";
 import { withScratch } from "../scratch.ts";
 
 function isInstalled(program: string): boolean {
@@ -36,15 +34,13 @@ async function typeset(page: string): Promise<{ text: string; warnings: string }
 
 Deno.test("the manual page is plain roff, and goes to a file like any result", () =>
   withScratch(async (cwd) => {
-    const stdout = await succeed(["help", "man"]);
+    const stdout = await succeed("help man");
     assert(/^\.TH PARSCALE 1 /.test(stdout));
     assert(/^[\x20-\x7e\n]*$/.test(stdout), "ASCII alone");
-    for (const line of stdout.split("\n")) {
-      if (/^['.]/.test(line)) {
-        assert(/^\.(TH|SH|SS|PP|TP|RS|RE|nf|fi|nh|ad|B|I|\\")/.test(line), line);
-      }
+    for (const line of stdout.match(/^['.].*$/gm)!) {
+      assert(/^\.(TH|SH|SS|PP|TP|RS|RE|nf|fi|nh|ad|B|I|\\")/.test(line), line);
     }
-    await runParscale(["help", "man", "-o", "parscale.1"], { cwd });
+    await succeed("help man -o parscale.1", { cwd });
     assertEquals(await Deno.readTextFile(`${cwd}/parscale.1`), stdout);
   }));
 
@@ -57,7 +53,7 @@ Deno.test({
   name: "groff sets the manual page without a warning; every command, flag and code is in it",
   ignore: !isInstalled("groff"),
   fn: async () => {
-    const { text, warnings } = await typeset((await runParscale(["help", "man"])).stdout);
+    const { text, warnings } = await typeset(await succeed("help man"));
     assertEquals(warnings, "");
     for (const command of await loadAll(commands)) {
       assertStringIncludes(text, `\n   ${command.name}\n`);
@@ -74,8 +70,7 @@ Deno.test({
 });
 
 Deno.test("the environment topic names every variable that the program reads", async () => {
-  const { stdout } = await runParscale(["help", "environment", "--jsonl"]);
-  const rows = parseLines(stdout);
+  const rows = await rowsOf("help environment");
   const listed = new Set(rows.map(({ variable }) => variable));
   assertEquals(listed.size, rows.length);
   // What locates things that exist anyway is not worth a line.
@@ -98,12 +93,12 @@ function* sources(folder: string): Generator<string> {
 }
 
 Deno.test("presets and formats are complete", async () => {
-  const presets = parseLines((await runParscale(["help", "presets", "--jsonl"])).stdout);
+  const presets = await rowsOf("help presets");
   const expected = (await loadAll(commands)).flatMap(({ name, presets = {} }) =>
     Object.keys(presets).map((preset) => [name, preset])
   );
   assertEquals(presets.map(({ command, preset }) => [command, preset]), expected);
   assert(expected.length >= 5);
-  const formats = parseLines((await runParscale(["help", "formats", "--jsonl"])).stdout);
+  const formats = await rowsOf("help formats");
   assertEquals(formats.map(({ format }) => format), ["table", "json", "jsonl", "csv", "md"]);
 });

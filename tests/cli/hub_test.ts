@@ -1,7 +1,7 @@
 /** Models named as `organisation/name`, downloaded from a stand-in hub on this machine. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertFailed, PLAIN_MODEL } from "./models.ts";
-import { runParscale, runProcess, type RunResult } from "./run.ts";
+import { assertFailed, names, PLAIN_MODEL } from "./models.ts";
+import { type Line, runParscale, runProcess, type RunResult } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import {
   allPaths,
@@ -16,10 +16,9 @@ import { linkSync } from "../links.ts";
 const NAME = "tiny/qwen";
 const SHA = "0123456789abcdef0123456789abcdef01234567";
 const WEIGHTS = "model.safetensors";
-const FILES = [...Deno.readDirSync(PLAIN_MODEL)].map(({ name }) => name).sort();
-const PLAIN = ["inspect", "--model", NAME];
-const INSPECT = [...PLAIN, "--json"];
-const TOKEN = "hf_secret";
+const FILES = names(PLAIN_MODEL);
+const PLAIN = `inspect --model ${NAME}`;
+const INSPECT = `${PLAIN} --json`;
 
 /** Other files of the listing; none of it is a part of a checkpoint. */
 const UNWANTED = ["README.md", "model.gguf", "pytorch_model.bin", "onnx/config.json"]
@@ -58,19 +57,17 @@ function half(file: string, cut: boolean): StandInHub["answer"] {
   };
 }
 
+type Run = (line: Line, env?: Record<string, string>) => Promise<RunResult>;
+
 /** Calls `body` with a hub, a scratch folder, and a way to run the program with both. */
 const withHub = (
-  body: (
-    hub: StandInHub,
-    cwd: string,
-    run: (args: readonly string[], env?: Record<string, string>) => Promise<RunResult>,
-  ) => Promise<void>,
+  body: (hub: StandInHub, cwd: string, run: Run) => Promise<void>,
   repository = REPOSITORY,
 ) =>
   withScratch(async (cwd) => {
     await using hub = startHub([repository]);
     const usual = { HF_ENDPOINT: hub.url, HF_HOME: `${cwd}/home` };
-    await body(hub, cwd, (args, env) => runParscale(args, { cwd, env: { ...usual, ...env } }));
+    await body(hub, cwd, (line, env) => runParscale(line, { cwd, env: { ...usual, ...env } }));
   });
 
 const cacheOf = (cwd: string) => `${cwd}/home/hub/models--tiny--qwen`;
@@ -92,26 +89,22 @@ Deno.test("a download fills the standard cache, which then serves without the hu
     const cache = cacheOf(cwd);
     assertEquals(await Deno.readTextFile(`${cache}/refs/main`), SHA);
     const snapshot = `${cache}/snapshots/${SHA}`;
-    assertEquals([...Deno.readDirSync(snapshot)].map(({ name }) => name).sort(), FILES);
+    assertEquals(names(snapshot), FILES);
     for (const file of FILES) {
       assertEquals(await Deno.readLink(`${snapshot}/${file}`), `../../blobs/${hash(file)}`);
       assertEquals(await Deno.readFile(`${snapshot}/${file}`), bytesOf(file));
     }
-    assertEquals([...Deno.readDirSync(`${cache}/blobs`)].length, FILES.length);
+    assertEquals(names(`${cache}/blobs`).length, FILES.length);
 
     // The address may end with a slash; with all files there, only names are asked for.
     inspected(await run(INSPECT, { HF_ENDPOINT: `${hub.url}/` }));
     const asked = hub.take();
     assert(asked.length > 0 && asked.every((line) => !/resolve|paths-info/.test(line)), `${asked}`);
 
-    const convert = ["convert", "--model", NAME, "--streams", "2", "--out", "p2", "--json"];
-    const [offline, converted, on, down] = await Promise.all([
-      run(INSPECT, { HF_HUB_OFFLINE: "1" }),
-      run(convert, { HF_HUB_OFFLINE: "1" }),
-      run(INSPECT, { HF_HUB_OFFLINE: "ON" }),
-      run(INSPECT, { HF_ENDPOINT: "http://127.0.0.1:1" }),
-    ]);
-    for (const result of [offline, on]) inspected(result);
+    for (const HF_HUB_OFFLINE of ["1", "ON"]) inspected(await run(INSPECT, { HF_HUB_OFFLINE }));
+    const convert = `convert --model ${NAME} --streams 2 --out p2 --json`;
+    const converted = await run(convert, { HF_HUB_OFFLINE: "1" });
+    const down = await run(INSPECT, { HF_ENDPOINT: "http://127.0.0.1:1" });
     assertStringIncludes(down.stderr, `warning: the hub cannot be asked for "${NAME}"`);
     inspected({ ...down, stderr: "" });
     assertEquals([converted.code, converted.stderr], [0, ""]);
@@ -122,7 +115,7 @@ Deno.test("a download fills the standard cache, which then serves without the hu
     inspected({ ...await run(INSPECT, { HF_HUB_OFFLINE: "0" }), stderr: "" });
     assertEquals(hub.take().length, 1); // with an earlier download there, it is asked once
     // A commit never changes, so nothing is asked.
-    inspected(await run(["inspect", "--model", `${NAME}@${SHA}`, "--json"]));
+    inspected(await run(`inspect --model ${NAME}@${SHA} --json`));
     assertEquals(hub.take(), []);
   }));
 
@@ -134,29 +127,24 @@ Deno.test("a folder of that name wins, without a request", () =>
     assertEquals(hub.take(), []);
   }));
 
-Deno.test("the token goes to the hub and nowhere else", () =>
-  withHub(async (hub, _cwd, run) => {
-    inspected(await run(INSPECT, { HF_TOKEN: `${TOKEN}\n` }));
-    assertEquals([...hub.tokens.hub], [`Bearer ${TOKEN}`]);
-    assertEquals([...hub.tokens.storage], [null]);
-    // As older tokens and those of other hubs look.
-    inspected(await run(INSPECT, { HF_TOKEN: "api_other" }));
-    hub.take();
-    const odd = await run(PLAIN, { HF_TOKEN: "sec ret" });
-    assertFailed(odd, 4, "HF_TOKEN has blanks");
-    assert(!odd.stderr.includes("sec"));
-    assertEquals(hub.take(), []);
-  }));
-
-Deno.test("a token in a file is used, HF_TOKEN_PATH before HF_HOME", () =>
+Deno.test("the token goes to the hub and nowhere else; HF_TOKEN, then HF_TOKEN_PATH, then HF_HOME", () =>
   withHub(async (hub, cwd, run) => {
     await Deno.mkdir(`${cwd}/home`);
     await Deno.writeTextFile(`${cwd}/home/token`, "hf_home\n");
     await Deno.writeTextFile(`${cwd}/other`, "hf_path");
+    const path = { HF_TOKEN_PATH: `${cwd}/other` };
     inspected(await run(INSPECT));
-    inspected(await run(INSPECT, { HF_TOKEN_PATH: `${cwd}/other` }));
-    assertEquals([...hub.tokens.hub], ["Bearer hf_home", "Bearer hf_path"]);
+    inspected(await run(INSPECT, path));
+    inspected(await run(INSPECT, { ...path, HF_TOKEN: "hf_secret\n" }));
+    // As older tokens and those of other hubs look.
+    inspected(await run(INSPECT, { HF_TOKEN: "api_other" }));
+    const tokens = ["hf_home", "hf_path", "hf_secret", "api_other"];
+    assertEquals([...hub.tokens.hub], tokens.map((token) => `Bearer ${token}`));
     assertEquals([...hub.tokens.storage], [null]);
+    hub.take();
+    const odd = await run(PLAIN, { HF_TOKEN: "sec ret" });
+    assertFailed(odd, 4, "HF_TOKEN has blanks");
+    assertEquals([odd.stderr.includes("sec"), hub.take()], [false, []]);
   }));
 
 Deno.test("a hub that refuses, fails or is not there", () =>
@@ -181,18 +169,14 @@ Deno.test("a hub that refuses, fails or is not there", () =>
     }
     await Deno.writeTextFile(`${cwd}/file`, "");
     hub.answer = () => undefined;
-    assertFailed(
-      await run(PLAIN, { HF_HOME: `${cwd}/file` }),
-      4,
-      "cannot write",
-      `"${cwd}/file/hub"`,
-    );
-    assertFailed(
-      await run(PLAIN, { HF_HUB_OFFLINE: "1" }),
-      4,
-      `HF_HUB_OFFLINE is set: no earlier download is in "${cwd}/home/hub"`,
-    );
-    assertFailed(await run(PLAIN, { HF_ENDPOINT: "localhost" }), 4, "HF_ENDPOINT is not a URL");
+    const offline = `HF_HUB_OFFLINE is set: no earlier download is in "${cwd}/home/hub"`;
+    for (
+      const [env, ...words] of [
+        [{ HF_HOME: `${cwd}/file` }, "cannot write", `"${cwd}/file/hub"`],
+        [{ HF_HUB_OFFLINE: "1" }, offline],
+        [{ HF_ENDPOINT: "localhost" }, "HF_ENDPOINT is not a URL"],
+      ] as const
+    ) assertFailed(await run(PLAIN, env), 4, ...words);
   }));
 
 Deno.test("a transfer that breaks off is continued where it ended", async () => {
@@ -210,11 +194,8 @@ Deno.test("a transfer that breaks off is continued where it ended", async () => 
 
 Deno.test("a repository without safetensors is refused before anything is fetched", () =>
   withHub(async (hub, _cwd, run) => {
-    assertFailed(
-      await run(PLAIN),
-      3,
-      'has no model.safetensors and no model.safetensors.index.json; it has "model.gguf"',
-    );
+    const none = "has no model.safetensors and no model.safetensors.index.json";
+    assertFailed(await run(PLAIN), 3, `${none}; it has "model.gguf"`);
     assertEquals([...resolved(hub.take())], []);
   }, repositoryOf(["config.json", "README.md", "model.gguf", "pytorch_model.bin"])));
 
@@ -228,20 +209,22 @@ Deno.test("a hub cannot choose where files go: hashes, paths and commits are che
     page((entry) => entry.path === WEIGHTS ? { ...entry, lfs: { ...entry.lfs, oid } } : entry);
   const named = (sha: unknown): StandInHub["answer"] => (path) =>
     path.includes("/revision/") ? Response.json({ _id: "1", id: NAME, sha }) : undefined;
+  const escape = "../../../escaped",
+    digits = "hexadecimal digits",
+    inside = "expected a path inside";
   const cases: [StandInHub["answer"], string][] = [
-    ...["../../../../../escaped", "/tmp/escaped", "a".repeat(39), "A".repeat(40), "", 7, null].map(
-      (oid): [StandInHub["answer"], string] => [config({ oid }), "expected 40 hexadecimal digits"],
+    ...[escape, "/tmp/escaped", "a".repeat(39), "A".repeat(40), "", 7, null].map(
+      (oid): typeof cases[0] => [config({ oid }), `expected 40 ${digits}`],
     ),
-    ...["../../../escaped", hash("config.json"), `${"a".repeat(63)}/`].map(
-      (oid): [StandInHub["answer"], string] => [weights(oid), "expected 64 hexadecimal digits"],
+    ...[escape, hash("config.json"), `${"a".repeat(63)}/`].map(
+      (oid): typeof cases[0] => [weights(oid), `expected 64 ${digits}`],
     ),
-    ...["../../escaped.json", "/escaped.json", "a/../../b.json", "a//b.json", "..\\b.json"].map(
-      (path): [StandInHub["answer"], string] => [config({ path }), "expected a path inside"],
+    ...[`${escape}.json`, "/b.json", "a/../../b.json", "a//b.json", "..\\b.json", "a\0.json"].map(
+      (path): typeof cases[0] => [config({ path }), inside],
     ),
     [config({ path: "a\u001b[2J.json" }), String.raw`the path "a\u001b[2J.json", expected`],
-    [config({ path: "a\0.json" }), "expected a path inside"],
-    ...["../../../escaped", "main", SHA.toUpperCase(), null].map(
-      (sha): [StandInHub["answer"], string] => [named(sha), "expected 40 hexadecimal digits"],
+    ...[escape, "main", SHA.toUpperCase(), null].map(
+      (sha): typeof cases[0] => [named(sha), `expected 40 ${digits}`],
     ),
   ];
   await withHub(async (hub, cwd, run) => {
@@ -253,19 +236,22 @@ Deno.test("a hub cannot choose where files go: hashes, paths and commits are che
   });
 });
 
+/** Answers requests for the content of a file with another body. */
+const contentOf = (file: string, body: () => BodyInit): StandInHub["answer"] => (path) => {
+  const isRedirected = file === WEIGHTS && path.includes("/resolve/");
+  return path.endsWith(`/${file}`) && !isRedirected ? new Response(body()) : undefined;
+};
+
 Deno.test("a flipped byte is found before the file gets its name", async () => {
   for (const file of [WEIGHTS, "config.json"]) {
     await withHub(async (hub, cwd, run) => {
-      hub.answer = (path) => {
-        if (!path.endsWith(`/${file}`)) return undefined;
-        if (file === WEIGHTS && path.includes("/resolve/")) return undefined;
+      hub.answer = contentOf(file, () => {
         const bytes = bytesOf(file);
         bytes[bytes.length >> 1]! ^= 1;
-        return new Response(bytes);
-      };
+        return bytes;
+      });
       assertFailed(await run(PLAIN), 3, `"${file}" has the hash `, `expected ${hash(file)}`);
-      const blobs = allPaths(`${cacheOf(cwd)}/blobs`);
-      assert(blobs.every((path) => !path.endsWith(hash(file))), `${blobs}`);
+      assert(!names(`${cacheOf(cwd)}/blobs`).includes(hash(file)));
       hub.answer = () => undefined;
       inspected(await run(INSPECT));
     });
@@ -274,13 +260,10 @@ Deno.test("a flipped byte is found before the file gets its name", async () => {
 
 Deno.test("an answer that never ends is cut off at the size of the file", () =>
   withHub(async (hub, cwd, run) => {
-    hub.answer = (path) => {
-      if (!path.endsWith(WEIGHTS) || path.includes("/resolve/")) return undefined;
-      const endless = new ReadableStream({
+    hub.answer = contentOf(WEIGHTS, () =>
+      new ReadableStream({
         pull: (controller) => controller.enqueue(new Uint8Array(1 << 16)),
-      });
-      return new Response(endless);
-    };
+      }));
     const { length } = bytesOf(WEIGHTS);
     assertFailed(await run(PLAIN), 3, `more than ${length} bytes of "${WEIGHTS}" arrive`);
     assert(!allPaths(cwd).some((path) => path.endsWith(`blobs/${hash(WEIGHTS)}`)));
@@ -304,11 +287,8 @@ Deno.test("of an index only the shards that it lists are fetched, and all of the
     assert(resolved(hub.take()).has(shard));
     assert(!allPaths(cwd).some((path) => path.endsWith(unlisted)));
     await Deno.remove(`${cacheOf(cwd)}/snapshots/${SHA}/${shard}`);
-    assertFailed(
-      await run(PLAIN, { HF_HUB_OFFLINE: "1" }),
-      4,
-      `the earlier download lacks "${shard}"`,
-    );
+    const lacks = `the earlier download lacks "${shard}"`;
+    assertFailed(await run(PLAIN, { HF_HUB_OFFLINE: "1" }), 4, lacks);
     hub.answer = () => new Response("", { status: 503, headers: { "retry-after": "0" } });
     assertFailed(await run(PLAIN), 4, "status 503"); // and it is no fallback
   }, sharded(shard)).then(() =>
@@ -320,8 +300,8 @@ Deno.test("of an index only the shards that it lists are fetched, and all of the
 
 Deno.test("a revision is a part of the name", () =>
   withHub(async (hub, cwd, run) => {
-    assertFailed(await run(["inspect", "--model", `${NAME}@v9`]), 3, 'has no revision "v9"');
-    inspected(await run(["inspect", "--model", `${NAME}@${SHA}`, "--json"]));
+    assertFailed(await run(`inspect --model ${NAME}@v9`), 3, 'has no revision "v9"');
+    inspected(await run(`inspect --model ${NAME}@${SHA} --json`));
     assert(!hub.take().some((line) => line.includes("main")));
     assert(!allPaths(cacheOf(cwd)).some((path) => path.includes("/refs/")));
   }));
@@ -370,22 +350,13 @@ Deno.test("a cache that cannot be written serves what it holds", () =>
 
 Deno.test("cost needs config.json alone, and takes it from the hub or from an earlier download", () =>
   withHub(async (hub, cwd, run) => {
-    const args = [
-      "cost",
-      "--model",
-      NAME,
-      "--hardware",
-      "a100-sxm-80gb",
-      "--streams",
-      "1,2",
-      "--json",
-    ];
-    const first = await run(args);
+    const line = `cost --model ${NAME} --hardware a100-sxm-80gb --streams 1,2 --json`;
+    const first = await run(line);
     assertEquals(first.code, 0, first.stderr);
     const fetched = hub.take().filter((line) => line.includes("/resolve/"));
     assertEquals(fetched.map((line) => line.split("/").at(-1)), ["config.json"]);
     assert(allPaths(cwd).every((path) => !path.endsWith(".safetensors")));
-    const again = await run(args);
+    const again = await run(line);
     assertEquals([again.code, hub.take()], [0, []]);
     // Nothing else of that model is there, so other commands still fetch what they need.
     inspected(await run(INSPECT));

@@ -1,9 +1,11 @@
-/** Llama models through the commands: they are run, scored, costed and given streams. */
+/** Llama models through the commands, as folders, as GGUF files, and by the names of these on a hub. */
 import { fileURLToPath } from "node:url";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { jsonLines, parseLines, rowsOf } from "./models.ts";
+import { type GgufOptions, writeGguf, writeTinyFolder } from "../gguf_model.ts";
+import { assertFailed, assertRefused, jsonLines, rowsOf } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
+import { startHub } from "./stand_in_hub.ts";
 import { linkSync } from "../links.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
@@ -11,9 +13,9 @@ const LLAMA = `${FIXTURES}models/llama-p1-llama3-tied-f32`;
 const GOLDEN = JSON.parse(Deno.readTextFileSync(`${FIXTURES}golden/llama.json`))
   .models["llama-p1-llama3-tied-f32"];
 
-async function succeed(line: string, cwd: string, stdin?: string): Promise<string> {
-  const options = stdin === undefined ? { cwd } : { cwd, stdin };
-  const { code, stdout, stderr } = await runParscale(line.split(" "), options);
+/** Stdout of a line that must succeed; it may say more on stderr. */
+async function succeed(line: string, cwd: string): Promise<string> {
+  const { code, stdout, stderr } = await runParscale(line, { cwd });
   assertEquals(code, 0, `${line}: ${stderr}`);
   return stdout;
 }
@@ -25,15 +27,15 @@ Deno.test("generate, score, inspect and cost take a Llama model", async () => {
     continuation: pair.continuation,
   }));
   const [prompt] = GOLDEN.greedy;
-  const model = ["--model", LLAMA, "--device", "reference"];
+  const model = `--model ${LLAMA} --device reference`;
   const [ids, text, scores, [inspected], [cost]] = await Promise.all([
-    rowsOf(["generate", ...model, "--max-tokens", "12", "--ignore-eos"], {
+    rowsOf(`generate ${model} --max-tokens 12 --ignore-eos`, {
       stdin: jsonLines({ tokens: prompt.prompt }),
     }),
-    rowsOf(["generate", ...model, "--max-tokens", "8", "--prompt", generation.context]),
-    rowsOf(["score", ...model], { stdin: jsonLines(...rows) }),
-    rowsOf(["inspect", "--model", LLAMA]),
-    rowsOf(["cost", "--model", LLAMA]),
+    rowsOf(["generate", ...model.split(" "), "--max-tokens", "8", "--prompt", generation.context]),
+    rowsOf(`score ${model}`, { stdin: jsonLines(...rows) }),
+    rowsOf(`inspect --model ${LLAMA}`),
+    rowsOf(`cost --model ${LLAMA}`),
   ]);
   assertEquals(ids[0].tokens, prompt.tokens);
   assertEquals(text[0].text, generation.text);
@@ -56,69 +58,163 @@ Deno.test("a Llama model gets streams, is trained, evaluated and stripped again"
     assertEquals(config.model_type, "llama_parscale");
     assertEquals(config.architectures, ["LlamaParScaleForCausalLM"]);
     assertEquals([config.auto_map, config.rope_scaling.rope_type], [undefined, "llama3"]);
-    await succeed(
-      "train --model p2 --data rows.jsonl --seq-len 16 --batch 2 --steps 2 --out run",
-      cwd,
-    );
-    const [trained] = parseLines(
-      await succeed(
-        "score --model run --jsonl --stream-weights",
-        cwd,
-        jsonLines({ tokens: [0, 5, 9] }),
-      ),
-    );
+    const short = "--seq-len 16 --batch 2 --steps 2";
+    await succeed(`train --model p2 --data rows.jsonl ${short} --out run`, cwd);
+    const stdin = jsonLines({ tokens: [0, 5, 9] });
+    const [trained] = await rowsOf("score --model run --stream-weights", { cwd, stdin });
     assertEquals(trained.weights[0].length, 2);
     const data = `--data ${FIXTURES}eval/data --limit 1 --max-tokens 2 --out results`;
     await succeed(`eval --model p2 --tasks gsm8k,arc_easy ${data}`, cwd);
     await succeed("convert --model p2 --strip --out back", cwd);
-    const [before, after] = await Promise.all(
-      ["llama", "back"].map((name) => succeed(`inspect --model ${name} --json`, cwd)),
-    );
-    const results = (text: string) => ({ ...JSON.parse(text).results, model: "", directory: "" });
-    assertEquals(results(after!), results(before!));
+    const inspected = async (name: string) => ({
+      ...(await rowsOf(`inspect --model ${name}`, { cwd }))[0],
+      model: "",
+      directory: "",
+    });
+    assertEquals(await inspected("back"), await inspected("llama"));
   }));
 
 Deno.test("a chat prompt of a Llama model starts with one beginning-of-text token", async () => {
-  const model = ["--model", LLAMA, "--device", "reference", "--max-tokens", "2"];
-  const [chat, ids] = await Promise.all([
-    rowsOf(["generate", ...model], { stdin: jsonLines({ messages: GOLDEN.chat.messages }) }),
-    rowsOf(["generate", ...model], { stdin: jsonLines({ tokens: GOLDEN.chat.ids }) }),
-  ]);
-  assertEquals(chat[0].tokens, ids[0].tokens);
+  const line = `generate --model ${LLAMA} --device reference --max-tokens 2`;
+  const [chat] = await rowsOf(line, { stdin: jsonLines({ messages: GOLDEN.chat.messages }) });
+  const [ids] = await rowsOf(line, { stdin: jsonLines({ tokens: GOLDEN.chat.ids }) });
+  assertEquals(chat.tokens, ids.tokens);
 });
 
 Deno.test("training keeps rotary scaling and the context that goes with it", () =>
   withScratch(async (cwd) => {
     const rows = Array.from({ length: 4 }, (_, i) => ({ tokens: [1, 2, 3, 4, 5 + i] }));
     await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...rows));
-    const tokens = jsonLines({ tokens: Array.from({ length: 60 }, (_, i) => (7 * i) % 120) });
+    const stdin = jsonLines({ tokens: Array.from({ length: 60 }, (_, i) => (7 * i) % 120) });
     for (const name of ["qwen2-p1-yarn-f32", "llama-p1-llama3-tied-f32"]) {
       const model = `${FIXTURES}models/${name}`;
       const data = "--data rows.jsonl --no-pack --seq-len 8 --batch 2 --steps 1 --lr 0";
       await succeed(`train --model ${model} ${data} --out ${name}`, cwd);
-      const [before, after] = await Promise.all(
-        [model, name].map((path) => succeed(`score --model ${path} --jsonl`, cwd, tokens)),
-      );
-      assertEquals(after, before, name);
-      const [first, second] = await Promise.all(
-        [model, name].map(async (path) =>
-          JSON.parse(await succeed(`inspect --model ${path} --json`, cwd)).results
-        ),
-      );
-      const context = first.max_position_embeddings;
-      assertEquals([second.max_position_embeddings, second.rope_scaling], [
-        context,
-        first.rope_scaling,
-      ]);
+      const of = async (path: string) => {
+        const [scores] = await rowsOf(`score --model ${path}`, { cwd, stdin });
+        const [{ max_position_embeddings, rope_scaling }] = await rowsOf(
+          `inspect --model ${path}`,
+          { cwd },
+        );
+        return { scores, max_position_embeddings, rope_scaling };
+      };
+      assertEquals(await of(name), await of(model));
     }
   }));
 
-Deno.test("an architecture that is not supported is refused with those that are", () =>
-  withScratch(async (cwd) => {
-    await Deno.mkdir(`${cwd}/mistral`);
-    await Deno.writeTextFile(`${cwd}/mistral/config.json`, '{ "model_type": "mistral" }');
-    const { code, stderr } = await runParscale(["inspect", "--model", "mistral"], { cwd });
-    assertEquals(code, 3);
-    assertStringIncludes(stderr, 'model_type in "mistral/config.json" must be one of qwen2, ');
-    assertStringIncludes(stderr, "hint: Qwen2.5 has model_type qwen2; Llama 3, SmolLM and SmolLM2");
+/** A folder and a file of the same small model, in a scratch folder. */
+async function withModels(
+  body: (cwd: string) => Promise<void>,
+  options: GgufOptions = {},
+): Promise<void> {
+  await withScratch(async (cwd) => {
+    await writeTinyFolder(`${cwd}/folder`, "llama");
+    await writeGguf(`${cwd}/model.gguf`, `${cwd}/folder`, options);
+    await body(cwd);
+  });
+}
+
+Deno.test("generate, inspect, convert, export and cost read a file like its folder", () =>
+  withModels(async (cwd) => {
+    const text = async (model: string) =>
+      (await rowsOf(`generate --prompt 'a b c' --max-tokens 8 --model ${model}`, { cwd }))[0].text;
+    const expected = await text("folder");
+    assertEquals(await text("model.gguf"), expected);
+    const ids = (model: string) => succeed(`inspect -m ${model} --tokenize It's_12_o'clock`, cwd);
+    assertEquals(await ids("model.gguf"), await ids("folder"));
+
+    await succeed("convert --model model.gguf --out out", cwd);
+    assertEquals(await text("out"), expected);
+    await succeed("convert --model model.gguf --streams 2 --out p2", cwd);
+    assertEquals((await rowsOf("inspect --model p2", { cwd }))[0].streams, 2);
+    await succeed("export --onnx --model model.gguf --out onnx", cwd);
+    const [cost] = await rowsOf("cost --model model.gguf", { cwd });
+    assert(cost !== undefined);
   }));
+
+Deno.test("inspect shows the types of a file, and --quantize none dequantizes them", () =>
+  withModels(async (cwd) => {
+    const [row] = await rowsOf("inspect --model model.gguf --check", { cwd });
+    assertEquals(row.dtypes.toSorted(), ["Q8_0", "f32"]);
+    assertEquals(row.stored_bytes, DATA_BYTES);
+    const flags = ["--quantize none", "--quantize q8", "--quantize q4", "--device reference"];
+    for (const flag of ["", ...flags]) {
+      await succeed(`generate -m model.gguf --prompt a --max-tokens 2 ${flag}`.trim(), cwd);
+    }
+  }, { type: "Q8_0" }));
+
+/** Q8_0 matrices: 34 bytes for 32 elements; norms in f32. */
+const DATA_BYTES = (512 * 64 + 2 * (64 * 64 * 2 + 32 * 64 * 2 + 3 * 96 * 64)) / 32 * 34 +
+  5 * 64 * 4;
+
+Deno.test("an adapter is trained over a file and merged; a model starts from its shape", () =>
+  withModels(async (cwd) => {
+    const rows = Array.from({ length: 8 }, (_, i) => JSON.stringify({ text: `row ${i} of rows` }));
+    await Deno.writeTextFile(`${cwd}/rows.jsonl`, rows.join("\n") + "\n");
+    const train = "train --data rows.jsonl --seq-len 16 --batch 2";
+    const params = "--train-params introduced --steps 2 --prefix-tokens 2";
+    await succeed(`${train} --model model.gguf --out run --streams 2 ${params}`, cwd);
+    const generated = (model: string) =>
+      rowsOf(`generate -m ${model} --prompt a --max-tokens 4`, { cwd });
+    const [row] = await generated("run");
+    assert(typeof row.text === "string");
+    await succeed("convert --model run --merge --out merged", cwd);
+    const [merged] = await generated("merged");
+    assertEquals(merged.text, row.text);
+    await succeed(`${train} --model model.gguf --out all --steps 1`, cwd);
+    const scratch = "--init scratch --config-from model.gguf --steps 1";
+    await succeed(`${train} ${scratch} --out fresh`, cwd);
+    const [fresh] = await rowsOf("inspect -m fresh", { cwd });
+    assertEquals(fresh.tokenizer, "byte-level-bpe");
+  }));
+
+Deno.test("a file that is not there, is cut off, or is no GGUF file is refused", () =>
+  withModels(async (cwd) => {
+    const run = (model: string) => runParscale(`inspect --model ${model}`, { cwd });
+    assertRefused(await run("none/model.gguf"), 3, 'no such file: "none/model.gguf"');
+    const bytes = await Deno.readFile(`${cwd}/model.gguf`);
+    await Deno.writeFile(`${cwd}/model.gguf`, bytes.subarray(0, bytes.length - 32));
+    assertFailed(await run("model.gguf"), 3, '"model.gguf" is truncated: ');
+    await Deno.writeTextFile(`${cwd}/model.gguf`, "version https://git-lfs.github.com/spec/v1\n");
+    const foreign = '"model.gguf" is not a GGUF file: it begins with "vers"';
+    assertRefused(await run("model.gguf"), 3, foreign);
+  }));
+
+const SHA = "0123456789abcdef0123456789abcdef01234567";
+
+Deno.test("a file of the hub is named by its quantization or its name, and kept", () =>
+  withModels(async (cwd) => {
+    const bytes = await Deno.readFile(`${cwd}/model.gguf`);
+    const empty = new TextEncoder().encode("not wanted");
+    const files = new Map([
+      ["README.md", empty],
+      ["tiny-Q8_0.gguf", bytes],
+      ["tiny-Q4_K_M.gguf", empty],
+      ["tiny.q4_0.gguf", empty],
+      ["other-q4_0.gguf", empty],
+      ["mmproj-Q8_0.gguf", empty],
+      ["parts/tiny-F16-00001-of-00002.gguf", empty],
+    ]);
+    await using hub = startHub([
+      { kind: "model", name: "tiny/gguf", commit: SHA, files, isLarge: () => true },
+    ]);
+    const env = { HF_ENDPOINT: hub.url, HF_HUB_CACHE: `${cwd}/cache` };
+    const run = (name: string, more = {}) =>
+      runParscale(`inspect --model ${name}`, { cwd, env: { ...env, ...more } });
+    for (const name of ["tiny/gguf:Q8_0", "tiny/gguf:q8_0", "tiny/gguf@main:tiny-Q8_0.gguf"]) {
+      const { code, stdout, stderr } = await run(name);
+      assertEquals(code, 0, stderr);
+      assertStringIncludes(stdout, "llama, 1 stream");
+    }
+    const fetched = hub.take().filter((line) => line.startsWith("GET") && /\.gguf/.test(line));
+    assert(fetched.every((line) => line.includes("tiny-Q8_0.gguf") || /\/0\//.test(line)));
+    assertEquals((await run("tiny/gguf:Q8_0", { HF_HUB_OFFLINE: "1" })).code, 0);
+    for (
+      const [name, ...words] of [
+        ["tiny/gguf:Q6_K", 'has no GGUF file "Q6_K"', '"tiny-Q8_0.gguf"'],
+        ["tiny/gguf:Q4_0", '"Q4_0" fits 2 GGUF files'],
+        ["tiny/gguf:F16", 'has no GGUF file "F16"'],
+        ["tiny/gguf", "hint: name the file: tiny/gguf:tiny-Q8_0.gguf"],
+      ] as const
+    ) assertFailed(await run(name), 3, ...words);
+  }, { type: "Q8_0" }));

@@ -1,12 +1,11 @@
 /** `convert --merge`, and single checkpoints of a run wherever a model is taken. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { type Checkpoint, openCheckpoint } from "../../core/checkpoint/open.ts";
+import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { resolveRuns } from "../../core/checkpoint/run.ts";
 import { Engine } from "../../core/generate/engine.ts";
-import { maxDifference } from "../device/goldens.ts";
+import { maxDifference, modelFolder } from "../device/goldens.ts";
 import { reference } from "../device/devices.ts";
-import { assertRefusals, jsonLines } from "./models.ts";
+import { assertRefusals, documentOf, jsonLines, rowsOf } from "./models.ts";
 import { ROWS, withWorkplace, type Workplace } from "./train_testing.ts";
 import { linkSync } from "../links.ts";
 
@@ -16,33 +15,22 @@ const INTRODUCED = "--train-params introduced --lr 0.05 --schedule constant --wa
 async function logits(place: Workplace, model: string, adapter?: string): Promise<number[]> {
   const at = (path: string) => `${place.cwd}/${path}`;
   const paths = await resolveRuns(at(model), adapter && at(adapter));
-  return await logitsOf(await openCheckpoint(paths.model, paths));
-}
-
-async function logitsOf({ config, tensors }: Checkpoint): Promise<number[]> {
+  const { config, tensors } = await openCheckpoint(paths.model, paths);
   const engine = new Engine(reference, config, tensors);
   const ids = [[1, 5, 9, 20, 33, 7, 300, 12]];
   using cache = engine.createCache(1, ids[0]!.length);
-  const outputs = await engine.forward(cache, {
-    ids,
-    start: [0],
-    select: ids[0]!.map((_, i) => i),
-  });
+  const select = ids[0]!.map((_, i) => i);
+  const outputs = await engine.forward(cache, { ids, start: [0], select });
   return Array.from(outputs.get("logits")!);
 }
-
-const config = (place: Workplace, folder: string) =>
-  JSON.parse(place.read(`${folder}/config.json`));
 
 Deno.test("an adapter run with prefixes becomes a folder that the authors' code opens", () =>
   withWorkplace(async (place) => {
     await place.trained(`--model p1 --streams 2 ${INTRODUCED} ${ROWS} --steps 3 --out run`);
-    const { stdout, stderr } = await place.run("convert --model run --merge --out merged --json");
-    assertEquals(stderr, "");
-    const { results } = JSON.parse(stdout);
+    const { results } = await documentOf("convert --model run --merge --out merged", place);
     assertEquals([results.streams, results.prefix_tokens], [2, 48]);
     assertEquals(await logits(place, "merged"), await logits(place, "run"));
-    const { model_type, parscale_n, auto_map, parscale_transforms } = config(place, "merged");
+    const { model_type, parscale_n, auto_map, parscale_transforms } = place.config("merged");
     assertEquals([model_type, parscale_n, parscale_transforms], ["qwen2_parscale", 2, undefined]);
     assertStringIncludes(auto_map.AutoModelForCausalLM, "Qwen2ParScaleForCausalLM");
     assert(place.names("merged").includes("tokenizer.json"));
@@ -53,10 +41,7 @@ Deno.test("an adapter run with prefixes becomes a folder that the authors' code 
 
 Deno.test("LoRA and BitFit of one stream become a plain model with equal logits", () =>
   withWorkplace(async (place) => {
-    linkSync(
-      fileURLToPath(new URL("../../fixtures/models/llama-p1-untied-bias-f32", import.meta.url)),
-      `${place.cwd}/llama`,
-    );
+    linkSync(modelFolder("llama-p1-untied-bias-f32"), `${place.cwd}/llama`);
     const small = Array.from({ length: 8 }, (_, i) => ({ tokens: [1, 2, 3 + i, 4, 5] }));
     place.write("small.jsonl", jsonLines(...small));
     const cases = [
@@ -72,13 +57,11 @@ Deno.test("LoRA and BitFit of one stream become a plain model with equal logits"
         `--model ${model} --streams 1 --transform ${transform} ${INTRODUCED} ${rows} --steps 3 --out ${name}`,
       );
       await place.run(`convert --model ${name} --merge --verify --out ${name}-merged`);
-      const merged = config(place, `${name}-merged`);
+      const merged = place.config(`${name}-merged`);
       assertEquals([merged.model_type, merged.parscale_n], [family, undefined], name);
-      const [found, expected, plain] = await Promise.all([
-        logits(place, `${name}-merged`),
-        logits(place, name),
-        logits(place, model),
-      ]);
+      const [found, expected, plain] = await Promise.all(
+        [`${name}-merged`, name, model].map((each) => logits(place, each)),
+      ) as [number[], number[], number[]];
       const worst = maxDifference(found, expected);
       assert(worst < 2e-5, `${name}: ${worst}`);
       assert(maxDifference(expected, plain) > 0.1, `${name}: training made no difference`);
@@ -91,49 +74,28 @@ Deno.test("LoRA of one stream with a prefix keeps the prefix, and says who opens
     await place.trained(`--model p1 ${transform} ${INTRODUCED} ${ROWS} --steps 3 --out run`);
     const { stderr } = await place.run("convert --model run --merge --out merged");
     assertStringIncludes(stderr, "only parscale opens the merged folder");
-    assertEquals(config(place, "merged").parscale_transforms, ["prefix"]);
+    assertEquals(place.config("merged").parscale_transforms, ["prefix"]);
     assert(maxDifference(await logits(place, "merged"), await logits(place, "run")) < 2e-5);
   }));
 
 Deno.test("what cannot be merged is refused, and a whole model is copied", () =>
   withWorkplace(async (place) => {
-    await place.trained(
-      `--model p1 --streams 2 --transform prefix,lora ${INTRODUCED} ${ROWS} --steps 1 --out two`,
-    );
-    linkSync(
-      fileURLToPath(new URL("../../fixtures/models/qwen3-p1-tied-f32", import.meta.url)),
-      `${place.cwd}/qwen3`,
-    );
-    await place.trained(
-      `--model qwen3 --streams 1 --transform bitfit ${INTRODUCED} ${ROWS} --steps 1 --out three`,
-    );
+    const lora = "--model p1 --streams 2 --transform prefix,lora";
+    await place.trained(`${lora} ${INTRODUCED} ${ROWS} --steps 1 --out two`);
+    linkSync(modelFolder("qwen3-p1-tied-f32"), `${place.cwd}/qwen3`);
+    const bitfit = "--model qwen3 --streams 1 --transform bitfit";
+    await place.trained(`${bitfit} ${INTRODUCED} ${ROWS} --steps 1 --out three`);
     const two = place.last("two").replace(place.cwd + "/", "");
+    const no = "--merge --out no", cannot = "error: cannot merge", hint = "hint: run it as it is";
     await assertRefusals([
+      [`convert --model two ${no}`, 3, `${cannot} "${two}": its 2 streams have LoRA`, hint],
+      [`convert --model three ${no}`, 3, `${cannot} "three/checkpoint-000001": BitFit has`, hint],
       [
-        "convert --model two --merge --out no",
-        3,
-        `error: cannot merge "${two}": its 2 streams have LoRA parameters of their own, which one set ` +
-        "of weights cannot hold\n",
-        "hint: run it as it is",
-      ],
-      [
-        "convert --model three --merge --out no",
-        3,
-        'error: cannot merge "three/checkpoint-000001": BitFit has biases in the MLP, for which Qwen3 ' +
-        "has no place\n",
-        "hint: run it as it is",
-      ],
-      [
-        "convert --model two --streams 4 --merge --out no",
+        `convert --model two -P 4 ${no}`,
         2,
         "error: `--merge` cannot be combined with `--streams`\n",
-        "hint: drop one of the two",
       ],
-      [
-        "convert --model p1 --adapter two --strip --out no",
-        2,
-        "error: `--adapter two` needs `--merge`\n",
-      ],
+      ["convert --model p1 --adapter two --strip --out no", 2, "`--adapter two` needs `--merge`\n"],
       [
         "convert --model two --streams 4 --out no",
         2,
@@ -158,19 +120,12 @@ Deno.test("--model RUN/checkpoint-000002 is that checkpoint of an adapter run, a
     assertEquals(await logits(place, "adapter/checkpoint-000002"), first);
     assertEquals(await logits(place, "adapter/checkpoint-000002/"), first);
     assert(maxDifference(await logits(place, "adapter"), first) > 1e-3);
-    const [early, late] = [
-      await logits(place, "whole/checkpoint-000002"),
-      await logits(place, "whole"),
-    ];
-    assert(maxDifference(early, late) > 1e-3);
-    const row = jsonLines({ tokens: [1, 5, 9] });
-    const score = async (model: string) =>
-      (await place.run(`score --model ${model} --jsonl`, row)).stdout;
-    const [one, other] = await Promise.all([
-      score("adapter/checkpoint-000002"),
-      score("p1 --adapter adapter/checkpoint-000002"),
-    ]);
-    assertEquals(one, other);
+    const early = await logits(place, "whole/checkpoint-000002");
+    assert(maxDifference(early, await logits(place, "whole")) > 1e-3);
+    const stdin = jsonLines({ tokens: [1, 5, 9] });
+    const score = (model: string) => rowsOf(`score --model ${model}`, { ...place, stdin });
+    const own = await score("adapter/checkpoint-000002");
+    assertEquals(await score("p1 --adapter adapter/checkpoint-000002"), own);
     await Promise.all([
       place.run("inspect --model adapter/checkpoint-000002"),
       place.run("cost --model adapter/checkpoint-000002"),

@@ -1,15 +1,14 @@
 /** Small models for the tests of commands, and what commands answer. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { type RunOptions, runParscale, type RunResult } from "./run.ts";
+import { type Line, type RunOptions, runParscale, type RunResult, wordsOf } from "./run.ts";
 import { linkSync } from "../links.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 
-/** A model with two streams. */
+/** A model with two streams, one with four, and one with one. */
 export const MODEL = `${FIXTURES}models/qwen2-p2-tied-f32`;
-
-/** A model with one. */
+export const MODEL4 = `${FIXTURES}models/qwen2-p4-untied-f32`;
 export const PLAIN_MODEL = `${FIXTURES}models/qwen2-p1-tied-f32`;
 
 /** Results of an independent implementation for the two-stream model. */
@@ -40,15 +39,32 @@ export function jsonLines(...rows: unknown[]): string {
 
 /** Rows that a successful run printed as JSON lines. */
 // deno-lint-ignore no-explicit-any -- tests look at any field
-export async function rowsOf(args: readonly string[], options: RunOptions = {}): Promise<any[]> {
-  return parseLines(await succeed([...args, "--jsonl"], options));
+export async function rowsOf(line: Line, options: RunOptions = {}): Promise<any[]> {
+  return parseLines(await succeed([...wordsOf(line), "--jsonl"], options));
+}
+
+/** The JSON document that a successful run printed. */
+// deno-lint-ignore no-explicit-any -- tests look at any field
+export async function documentOf(line: Line, options: RunOptions = {}): Promise<any> {
+  return JSON.parse(await succeed([...wordsOf(line), "--json"], options));
 }
 
 /** Stdout of a run that must succeed without a word on stderr. */
-export async function succeed(args: readonly string[], options?: RunOptions): Promise<string> {
-  const { code, stdout, stderr } = await runParscale(args, options);
-  assertEquals([code, stderr], [0, ""], `${args.join(" ")}: ${stderr}`);
+export async function succeed(line: Line, options?: RunOptions): Promise<string> {
+  const { code, stdout, stderr } = await runParscale(line, options);
+  assertEquals([code, stderr], [0, ""], `${line}: ${stderr}`);
   return stdout;
+}
+
+/** Names in a folder, hidden ones too. */
+export const names = (folder: string) =>
+  [...Deno.readDirSync(folder)].map(({ name }) => name).sort();
+
+/** Makes `folder` a run of `train` whose newest checkpoint is a model. */
+export function linkRun(model: string, folder: string): void {
+  Deno.mkdirSync(folder);
+  linkSync(model, `${folder}/checkpoint-7`);
+  Deno.writeTextFileSync(`${folder}/last`, "checkpoint-7\n");
 }
 
 /** Parses JSON lines. */
@@ -72,7 +88,7 @@ export function assertFailed(result: RunResult, code: number, ...words: string[]
 
 /** A command line, or a run, with the code it ends with and words of its errors and hints. */
 export type Refusal = readonly [
-  run: string | readonly string[] | Promise<RunResult>,
+  run: Line | Promise<RunResult>,
   code: number,
   ...words: readonly string[],
 ];
@@ -83,9 +99,8 @@ export async function assertRefusals(
   options: RunOptions = {},
 ): Promise<void> {
   await Promise.all(refusals.map(async ([run, code, ...words]) => {
-    const args = typeof run === "string" ? run.split(" ") : run;
     const { code: found, stdout, stderr } =
-      await (args instanceof Promise ? args : runParscale(args, options));
+      await (run instanceof Promise ? run : runParscale(run, options));
     assertEquals([found, stdout], [code, ""], `${run}: ${stderr}`);
     for (const word of words) assertStringIncludes(stderr, word, `${run}`);
     assert(!/^\s+at /m.test(stderr), stderr);

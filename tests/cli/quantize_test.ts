@@ -1,162 +1,118 @@
-/** `parscale convert --quantize` and the commands that run its result, as black boxes. */
-import { assert, assertEquals } from "@std/assert";
+/** `--quantize`: folders that convert writes, what runs them, and weights kept between starts. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { encodeHeader } from "../../core/checkpoint/safetensors.ts";
+import { parseConfig } from "../../core/checkpoint/config.ts";
+import { elementCount, parameterSpecs } from "../../core/model/parameters.ts";
 import { DATA, TINY } from "./eval_testing.ts";
 import {
-  assertRefusals,
+  assertFailed,
   assertRefused,
   copyFolder,
+  documentOf,
   jsonLines,
   MODEL,
+  names,
   PLAIN_MODEL,
   rowsOf,
   succeed,
 } from "./models.ts";
-import { names } from "./convert_testing.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 const PROMPTS = jsonLines({ tokens: [1, 2, 3, 5, 8] }, { tokens: [13, 21] });
 
 /** Runs a command successfully and returns `results` of its JSON document. */
-// deno-lint-ignore no-explicit-any -- tests look at any field
-async function results(cwd: string, ...args: string[]): Promise<any> {
-  return JSON.parse(await succeed([...args, "--json"], { cwd })).results;
-}
+const results = async (cwd: string, line: string) => (await documentOf(line, { cwd })).results;
 
-const quantized = (cwd: string, ...args: string[]) =>
-  results(cwd, "convert", "--model", MODEL, "--quantize", "q4", "--out", "q4", ...args);
+const quantized = (cwd: string, flags = "") =>
+  results(cwd, `convert --model ${MODEL} --quantize q4 --out q4 ${flags}`);
 
 Deno.test("a quantized folder generates and scores as --quantize does at run time", () =>
   withScratch(async (cwd) => {
-    for (const [kind, block] of [["q4", "32"], ["q8", "64"]] as const) {
-      const how = ["--quantize", kind, "--block-size", block];
-      const made = await results(cwd, "convert", "--model", MODEL, "--out", kind, ...how);
-      assertEquals([made.quantization, made.block_size, made.streams], [kind, Number(block), 2]);
+    for (const [kind, block] of [["q4", 32], ["q8", 64]] as const) {
+      const how = `--quantize ${kind} --block-size ${block}`;
+      const made = await results(cwd, `convert --model ${MODEL} --out ${kind} ${how}`);
+      assertEquals([made.quantization, made.block_size, made.streams], [kind, block, 2]);
       assertEquals(names(`${cwd}/${kind}`), made.files.toSorted());
-      const run = async (command: string, ...args: string[]) =>
-        await rowsOf([command, ...args, ...(command === "generate" ? ["--max-tokens", "8"] : [])], {
-          cwd,
-          stdin: PROMPTS,
-        });
-      for (const command of ["generate", "score"]) {
-        const expected = await run(command, "--model", MODEL, ...how);
-        assertEquals(await run(command, "--model", kind), expected);
-        assertEquals(await run(command, "--model", kind, ...how), expected);
+      for (const command of ["generate --max-tokens 8", "score"]) {
+        const run = (model: string) =>
+          rowsOf(`${command} --model ${model}`, { cwd, stdin: PROMPTS });
+        const expected = await run(`${MODEL} ${how}`);
+        assertEquals(await run(kind), expected);
+        assertEquals(await run(`${kind} ${how}`), expected);
       }
     }
   }));
 
 Deno.test("an adapter over a quantized backbone scores as over the quantized original", () =>
   withScratch(async (cwd) => {
-    const source = ["convert", "--model", PLAIN_MODEL];
-    await results(cwd, ...source, "--streams", "4", "--introduced-only", "--out", "adapter");
-    await results(cwd, ...source, "--quantize", "q4", "--out", "q4");
-    const score = (...model: string[]) =>
-      rowsOf(["score", ...model, "--adapter", "adapter"], { cwd, stdin: PROMPTS });
-    const expected = await score("--model", PLAIN_MODEL, "--quantize", "q4");
-    assertEquals(await score("--model", "q4"), expected);
-    const checked = ["inspect", "--model", "q4", "--adapter", "adapter", "--check"];
-    assertEquals((await results(cwd, ...checked)).streams, 4);
+    const source = `convert --model ${PLAIN_MODEL}`;
+    await results(cwd, `${source} --streams 4 --introduced-only --out adapter`);
+    await results(cwd, `${source} --quantize q4 --out q4`);
+    const score = (model: string) =>
+      rowsOf(`score --adapter adapter --model ${model}`, { cwd, stdin: PROMPTS });
+    assertEquals(await score("q4"), await score(`${PLAIN_MODEL} --quantize q4`));
+    const checked = await results(cwd, "inspect --model q4 --adapter adapter --check");
+    assertEquals(checked.streams, 4);
   }));
 
 Deno.test("several adapters over a quantized ParScale folder, each as over it alone", () =>
   withScratch(async (cwd) => {
     await quantized(cwd);
-    const source = ["convert", "--model", PLAIN_MODEL, "--introduced-only", "--streams"];
-    await results(cwd, ...source, "2", "--out", "a");
-    await results(cwd, ...source, "3", "--seed", "4", "--out", "b");
-    const generate = (adapters: string[], ...names: string[]) =>
+    const source = `convert --model ${PLAIN_MODEL} --introduced-only --streams`;
+    await results(cwd, `${source} 2 --out a`);
+    await results(cwd, `${source} 3 --seed 4 --out b`);
+    const generate = (...adapters: string[]) =>
       rowsOf(
-        ["generate", "--model", "q4", "--max-tokens", "6"].concat(
-          adapters.flatMap((name) => ["--adapter", `${name}=${name}`]),
-        ),
-        { cwd, stdin: jsonLines(...names.map((adapter) => ({ tokens: [1, 2, 3], adapter }))) },
+        `generate --model q4 --max-tokens 6${adapters.map((a) => ` --adapter ${a}=${a}`).join("")}`,
+        { cwd, stdin: jsonLines(...adapters.map((adapter) => ({ tokens: [1, 2, 3], adapter }))) },
       );
-    const [first, second] = await generate(["a", "b"], "a", "b");
-    assertEquals(first.tokens, (await generate(["a"], "a"))[0].tokens);
-    assertEquals(second.tokens, (await generate(["b"], "b"))[0].tokens);
+    const [first, second] = await generate("a", "b");
+    assertEquals(first.tokens, (await generate("a"))[0].tokens);
+    assertEquals(second.tokens, (await generate("b"))[0].tokens);
   }));
 
 Deno.test("inspect, bench, visualize and eval take a quantized folder and name its kind", () =>
   withScratch(async (cwd) => {
     const { tensors, bytes } = await quantized(cwd, "--verify");
-    const found = await results(cwd, "inspect", "--model", "q4", "--check");
+    const found = await results(cwd, "inspect --model q4 --check");
     assertEquals([found.dtypes, found.block_size], [["q4", "f32"], 32]);
     assertEquals([found.tensors, found.stored_bytes], [tensors, bytes]);
-    const short = ["--context", "8", "--rounds", "1", "--steps", "2", "--what", "decode"];
-    for (const streams of [[], ["--streams", "1,3"]]) {
-      const rows = await rowsOf(["bench", "--model", "q4", ...short, ...streams], { cwd });
+    const short = "bench --model q4 --context 8 --rounds 1 --steps 2 --what decode";
+    for (const streams of ["", "--streams 1,3"]) {
+      const rows = await rowsOf(`${short} ${streams}`, { cwd });
       assertEquals(new Set(rows.map(({ weights }) => weights)), new Set(["q4"]));
     }
-    const show = ["visualize", "--text", "A cat", "--model"];
+    const show = "visualize --text 'A cat' --model";
     assertEquals(
-      await rowsOf([...show, "q4"], { cwd }),
-      await rowsOf([...show, MODEL, "--quantize", "q4"], { cwd }),
+      await rowsOf(`${show} q4`, { cwd }),
+      await rowsOf(`${show} ${MODEL} --quantize q4`, { cwd }),
     );
-    await results(cwd, "convert", "--model", TINY, "--quantize", "q8", "--out", "tiny");
-    const evaluate = ["eval", "--data", DATA, "--tasks", "piqa", "--ids", "0..3", "--model"];
-    const own = await results(cwd, ...evaluate, "tiny");
-    const same = await results(cwd, ...evaluate, TINY, "--quantize", "q8");
+    await results(cwd, `convert --model ${TINY} --quantize q8 --out tiny`);
+    const evaluate = `eval --data ${DATA} --tasks piqa --ids 0..3 --model`;
+    const own = await results(cwd, `${evaluate} tiny`);
+    const same = await results(cwd, `${evaluate} ${TINY} --quantize q8`);
     assertEquals([own.tasks[0].metrics, own.quantize], [same.tasks[0].metrics, same.quantize]);
   }));
 
-Deno.test("commands and devices that need full-precision weights refuse a quantized folder", () =>
-  withScratch(async (cwd) => {
-    await quantized(cwd);
-    await Deno.writeTextFile(`${cwd}/x.jsonl`, jsonLines({ text: "abc" }));
-    const generate = "generate --model q4 --prompt a";
-    const is = (what: string) => `error: ${what} needs full-precision weights: "q4" is q4\n`;
-    await assertRefusals([
-      ["train --model q4 --data x.jsonl --steps 1 --out no", 3, is("`train`")],
-      ["convert --model q4 --strip --out no", 3, is("`convert`")],
-      ["convert --model q4 --quantize q8 --out no", 3, is("`convert`")],
-      ["export --model q4 --onnx --out no", 3, is("`export`")],
-      [`${generate} --device reference`, 2, is("the reference device")],
-      [`${generate} --device tfjs`, 2, is("the tfjs device")],
-      [`${generate} --device cuda`, 2, is("the cuda device")],
-      [`${generate} --quantize q8`, 2, is("`--quantize q8`")],
-      [`${generate} --quantize q4 --block-size 64`, 2, is("`--block-size 64`")],
-      ["bench --model q4 --what decode --quantize q4,q8", 2, is("`--quantize q8`")],
-    ], { cwd });
-    assertEquals(names(cwd), ["q4", "x.jsonl"]);
-  }));
-
-Deno.test("convert --quantize: flags that do not go together", async () => {
-  const line = `convert --model ${PLAIN_MODEL} --out no`;
-  await assertRefusals([
-    [`${line} --quantize q4 --streams 2`, 2, "`--quantize q4` cannot be combined with `--streams`"],
-    [`${line} --quantize q4 --strip`, 2, "`--quantize q4` cannot be combined with `--strip`"],
-    [`${line} --quantize q4 --block-size 48`, 2, "invalid value 48 for `--block-size`"],
-    [`${line} --quantize q5`, 2, 'invalid value "q5" for `--quantize`'],
-    [`${line} --streams 2 --block-size 32`, 2, "`--block-size 32` needs `--quantize`"],
-    [line, 2, "`convert` needs"],
-  ]);
-});
-
-Deno.test("convert --quantize: dry run, overwrite, and a source that is the target", () =>
+Deno.test("convert --quantize: dry run, overwrite, changed bytes, and a source that is the target", () =>
   withScratch(async (cwd) => {
     const plan = await quantized(cwd, "--dry-run");
     assertEquals(names(cwd), []);
     const made = await quantized(cwd);
     assertEquals([made.tensors, made.bytes], [plan.tensors, plan.bytes]);
-    const args = ["convert", "--model", MODEL, "--quantize", "q8", "--out", "q4"];
-    assertRefused(await runParscale(args, { cwd }), 2, '"q4" already exists');
-    const again = await results(cwd, ...args.slice(0), "--overwrite");
-    assertEquals(again.quantization, "q8");
+    const line = `convert --model ${MODEL} --quantize q8 --out q4`;
+    assertRefused(await runParscale(line, { cwd }), 2, '"q4" already exists');
+    assertEquals((await results(cwd, `${line} --overwrite`)).quantization, "q8");
     await copyFolder(MODEL, `${cwd}/own`);
-    const self = ["convert", "--model", "own", "--quantize", "q8", "--out", "own", "--overwrite"];
+    const self = "convert --model own --quantize q8 --out own --overwrite";
     assertRefused(await runParscale(self, { cwd }), 2, '"own" holds the model to convert');
-  }));
 
-Deno.test("inspect --check finds a byte of a quantized folder that was changed", () =>
-  withScratch(async (cwd) => {
-    await quantized(cwd);
-    const path = `${cwd}/q4/model.safetensors`;
-    const bytes = Deno.readFileSync(path);
-    bytes[bytes.length - 999]! ^= 1;
-    Deno.writeFileSync(path, bytes);
-    const changed = 'error: the weights in "q4" were changed';
-    await assertRefusals([["inspect --model q4 --check", 3, changed]], { cwd });
+    const path = `${cwd}/q4/model.safetensors`, stored = Deno.readFileSync(path);
+    stored[stored.length - 999]! ^= 1;
+    Deno.writeFileSync(path, stored);
+    const check = await runParscale("inspect --model q4 --check", { cwd });
+    assertFailed(check, 3, 'error: the weights in "q4" were changed');
   }));
 
 Deno.test("convert --quantize into a pipe that is read, and one that is closed", () =>
@@ -170,4 +126,68 @@ Deno.test("convert --quantize into a pipe that is read, and one that is closed",
     const cut = await runShell(`${generate} > /dev/null; echo \${PIPESTATUS[0]}`, { cwd });
     assertEquals([cut.stdout, cut.stderr], ["0\n", ""]);
     assert(names(cwd).includes("b"));
+  }));
+
+/** A model of 76 MB, just large enough to be kept: one layer under a table of 32,768 rows. */
+async function wideModel(folder: string): Promise<string> {
+  const config = JSON.parse(Deno.readTextFileSync(`${PLAIN_MODEL}/config.json`));
+  const wide = { ...config, vocab_size: 32768, hidden_size: 1024, num_hidden_layers: 1 };
+  const files = { "config.json": JSON.stringify(wide), "model.safetensors": undefined };
+  const model = await copyFolder(PLAIN_MODEL, `${folder}/wide`, files);
+  const specs = parameterSpecs(parseConfig(wide, "config.json"))
+    .map((spec) => ({ ...spec, dtype: "BF16", byteLength: elementCount(spec.shape) * 2 }));
+  // bf16 between 2^-7 and 2^-5, signs in turn.
+  const values = Uint16Array.from(
+    { length: 1 << 20 },
+    (_, i) => (i * 0x9e3779b1 >>> 23 & 0x80ff) | 0x3c00 | (i * 2654435761 & 0x8000),
+  );
+  using file = await Deno.open(`${model}/model.safetensors`, { create: true, write: true });
+  await file.write(encodeHeader(specs));
+  const total = specs.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  for (let left = total; left > 0;) {
+    left -= await file.write(new Uint8Array(values.buffer).subarray(0, left));
+  }
+  return model;
+}
+
+Deno.test("--quantize keeps weights for the next start, which gives the same tokens", () =>
+  withScratch(async (folder) => {
+    const model = await wideModel(folder);
+    const cache = `${folder}/cache`, prompt = '{"tokens":[3,5,7]}\n';
+    const generate = async (flags = "", PARSCALE_CACHE = cache) => {
+      const line = `generate --model ${model} - --max-tokens 4 --quantize q4 --jsonl ${flags}`;
+      const env = { PARSCALE_CACHE };
+      const { code, stdout, stderr } = await runParscale(line, { stdin: prompt, env });
+      assertEquals(code, 0, stderr);
+      return { tokens: JSON.parse(stdout).tokens, stderr };
+    };
+    const { tokens, stderr } = await generate("--no-weight-cache");
+    assertEquals(stderr, "");
+    const first = await generate();
+    assertEquals(first.tokens, tokens);
+    assertMatch(first.stderr, /^keeping q4 weights \(\d+\.\d MB\) for the next start\n/);
+    assertEquals(await generate(), { tokens, stderr: "" });
+    assertEquals((await generate("--cache-limit 1MB")).tokens, tokens);
+
+    const env = { PARSCALE_CACHE: cache };
+    const row = (await rowsOf("doctor", { env })).find(({ check }) => check === "weight cache");
+    assertMatch(row.found, /^\d+\.\d MB of quantized weights in /);
+    const cleared = await runParscale("doctor --clear-cache --jsonl", { env });
+    assertEquals(JSON.parse(cleared.stdout).format, "q4, block size 32");
+    assertEquals(names(`${cache}/weights`), []);
+
+    // Where the cache cannot be written, the command continues without.
+    Deno.writeTextFileSync(`${folder}/file`, "");
+    const without = await generate("", `${folder}/file`);
+    assertEquals(without.tokens, tokens);
+    assertStringIncludes(without.stderr, "warning: quantized weights were not kept: ");
+  }));
+
+Deno.test("a small model is not kept, and the flags of the cache need --quantize", () =>
+  withScratch(async (cwd) => {
+    const small = `generate --model ${PLAIN_MODEL} --prompt a --max-tokens 1`;
+    await succeed(`${small} --quantize q8`, { env: { PARSCALE_CACHE: `${cwd}/cache` } });
+    assert(!(await Deno.stat(`${cwd}/cache/weights`).catch(() => undefined)));
+    const idle = await runParscale(`${small} --cache-limit 1GB`);
+    assertStringIncludes(idle.stderr, "--cache-limit` has no effect without `--quantize`");
   }));

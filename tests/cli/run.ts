@@ -22,6 +22,15 @@ export interface RunOptions {
 
 export type { RunResult };
 
+/** A command line: its words, or a text with blanks between them and around quoted words. */
+export type Line = string | readonly string[];
+
+/** Words of a line; single quotes hold one together. */
+export function wordsOf(line: Line): readonly string[] {
+  if (typeof line !== "string") return line;
+  return Array.from(line.matchAll(/'([^']*)'|\S+/g), ([word, quoted]) => quoted ?? word);
+}
+
 /** The entry point under test. */
 export const ENTRY = fileURLToPath(new URL("../../mod.ts", import.meta.url));
 
@@ -54,14 +63,14 @@ const host = Deno.env.get("PARSCALE_TEST_PROGRAM") || !Deno.mainModule.endsWith(
   ? undefined
   : new Host(environment());
 
-/** The program with `args`, in the environment of the tests; for those that do more than run it. */
+/** The program with a line, in the environment of the tests; for those that do more than run it. */
 export function parscale(
-  args: readonly string[],
+  line: Line,
   { env, ...options }: Deno.CommandOptions = {},
 ): Deno.Command {
   const [program, ...first] = PROGRAM;
   return new Deno.Command(program!, {
-    args: [...first, ...args],
+    args: [...first, ...wordsOf(line)],
     env: environment(env),
     clearEnv: true,
     ...options,
@@ -108,16 +117,14 @@ async function feed(stdin: WritableStream<Uint8Array>, text: string): Promise<vo
   }
 }
 
-/** Runs `parscale` with `args` to its end, in a process of its own. */
-export function runProcess(args: readonly string[], options: RunOptions = {}): Promise<RunResult> {
-  return runCommand(programLine(args), options);
+/** Runs a line of `parscale` to its end, in a process of its own. */
+export function runProcess(line: Line, options: RunOptions = {}): Promise<RunResult> {
+  return runCommand(programLine(wordsOf(line)), options);
 }
 
-/** Runs `parscale` with `args` to its end, in the process of this file's command lines. */
-export async function runParscale(
-  args: readonly string[],
-  options: RunOptions = {},
-): Promise<RunResult> {
+/** Runs a line of `parscale` to its end, in the process of this file's command lines. */
+export async function runParscale(line: Line, options: RunOptions = {}): Promise<RunResult> {
+  const args = wordsOf(line);
   if (!host) return await runProcess(args, options);
   const { stdin = "", cwd } = options, env = environment(options.env);
   const run = (cwd: string) => host.run({ args, env, cwd, stdin });

@@ -2,8 +2,7 @@
  * Requests that lm-evaluation-harness sent, replayed: responses obey its rules, and scores are its own.
  */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import { jsonLines, MODEL, parseLines } from "./models.ts";
-import { runParscale } from "./run.ts";
+import { jsonLines, MODEL, rowsOf } from "./models.ts";
 import { TestServer } from "./serve_testing.ts";
 
 interface Recorded {
@@ -42,7 +41,7 @@ function harnessScore({ token_logprobs, top_logprobs }: Logprobs, context: numbe
 }
 
 Deno.test("recorded requests of lm-evaluation-harness get its scores, and those of score", async () => {
-  await using server = await TestServer.start(["--model", MODEL]);
+  await using server = await TestServer.start(`--model ${MODEL}`);
   const scored = new Map<string, Logprobs>();
   for (const { method, path, body } of RECORDED.requests) {
     // The harness sends "Bearer " without a key.
@@ -61,16 +60,14 @@ Deno.test("recorded requests of lm-evaluation-harness get its scores, and those 
   }
 
   const rows = [...scored.keys()].map((key) => ({ tokens: key.split(",").map(Number) }));
-  const { stdout } = await runParscale(["score", "--model", MODEL, "--jsonl"], {
-    stdin: jsonLines(...rows),
-  });
-  parseLines(stdout).forEach(({ token_logprobs, tokens }) => {
+  const expected = await rowsOf(`score --model ${MODEL}`, { stdin: jsonLines(...rows) });
+  for (const { token_logprobs, tokens } of expected) {
     const own = scored.get(tokens.join())!.token_logprobs;
     token_logprobs.forEach((x: number, i: number) => assertAlmostEquals(own[i + 1]!, x, 1e-5));
-  });
+  }
 
   const encode = async (prompt: string): Promise<number[]> =>
-    (await (await server.post("/tokenize", { prompt, add_special_tokens: false })).json()).tokens;
+    (await server.json("/tokenize", { prompt, add_special_tokens: false })).tokens;
   for (const { context, continuation, loglikelihood, is_greedy } of RECORDED.pairs) {
     // The harness puts the end token before a continuation without context.
     const before = context === "" ? await encode("<|endoftext|>") : await encode(context);

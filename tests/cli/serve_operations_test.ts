@@ -1,7 +1,7 @@
-/** Running `parscale serve`: misuse, keys, back-pressure, disconnects and shutdown. */
+/** Running `parscale serve`: memory, keys, back-pressure, disconnects, shutdown and the log. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { assertRefusals, assertRefused, MODEL, rowsOf } from "./models.ts";
+import { assertRefused, MODEL, rowsOf, succeed } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL, makeAdapter, TestServer, until } from "./serve_testing.ts";
@@ -19,50 +19,22 @@ const running = async (server: TestServer, name = NAME) => {
     metrics.get(`parscale_num_requests_waiting${label}`)!;
 };
 
-Deno.test("misuse and bad data end before the server is ready", () => {
-  const serve = `serve --port 0 --model ${MODEL}`;
-  return assertRefusals([
-    [
-      `${serve} --host 0.0.0.0`,
-      2,
-      "error: `--host 0.0.0.0` needs an API key in PARSCALE_API_KEY\n",
-    ],
-    [
-      `${serve} --adapter some/folder`,
-      2,
-      "error: `--adapter some/folder` needs a name and a path\n",
-    ],
-    [`${serve} --adapter a=x --adapter a=y`, 2, 'error: `--adapter` names "a" twice\n'],
-    [
-      `${serve} --max-model-len 9999`,
-      2,
-      "error: `--max-model-len 9999` exceeds the model's context of 2048 tokens\n",
-    ],
-    ["serve --port 0 --model no/such/folder/here", 3],
-  ]);
-});
-
 Deno.test("sizes over the memory limit end with exit code 4 and the largest batch that fits", async () => {
-  const args = ["serve", "--port", "0", "--model", MODEL, "--prefix-cache", "1MiB"];
-  const result = await runParscale([...args, "--max-batch", "64", "--memory-limit", "100MiB"]);
-  assertEquals(result.code, 4);
-  const [, batch] = /--max-batch (\d+)`, the largest/.exec(result.stderr)!;
-  assert(Number(batch) >= 1 && Number(batch) < 64, batch);
-  const limit = ["--memory-limit", "100MiB"];
-  await using server = await TestServer.start([
-    ...args.slice(3),
-    ...["--max-batch", batch!, ...limit],
-  ]);
+  const line = `--model ${MODEL} --prefix-cache 1MiB --memory-limit 100MiB --max-batch`;
+  const refused = (batch: number) => runParscale(`serve --port 0 ${line} ${batch}`);
+  const { code, stderr } = await refused(64);
+  assertEquals(code, 4);
+  const batch = Number(/--max-batch (\d+)`, the largest/.exec(stderr)![1]);
+  assert(batch >= 1 && batch < 64, stderr);
+  await using server = await TestServer.start(`${line} ${batch}`);
   const asked = Array.from({ length: 12 }, () => server.complete({ ...LONG, max_tokens: 400 }));
   for (const { choices } of await Promise.all(asked)) assertEquals(choices.length, 1);
-  const more = await runParscale([...args, "--max-batch", String(Number(batch) + 1), ...limit]);
-  assertEquals(more.code, 4);
+  assertEquals((await refused(batch + 1)).code, 4);
 });
 
 Deno.test("without a limit, sizes over the free memory are warned about", async () => {
-  await using server = await TestServer.start(["--model", MODEL, "--prefix-cache", "1000TB"]);
-  server.process.kill("SIGTERM");
-  const { code, stderr } = await server.ended;
+  await using server = await TestServer.start(`--model ${MODEL} --prefix-cache 1000TB`);
+  const { code, stderr } = await server.stop();
   assertEquals(code, 0);
   assertMatch(stderr, /^warning: 8 sequences of 2048 tokens need \S+ TB, \S+ \S+ are free\n/);
 });
@@ -70,27 +42,24 @@ Deno.test("without a limit, sizes over the free memory are warned about", async 
 Deno.test("a port in use is exit code 4", async () => {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const { port } = listener.addr;
-  const result = await runParscale(["serve", "--model", MODEL, "--port", String(port)]);
+  const result = await runParscale(`serve --model ${MODEL} --port ${port}`);
   assertRefused(result, 4, `port ${port} of 127.0.0.1 is in use`);
 });
 
 Deno.test("the API key guards all but the page and /health; foreign pages need --cors", async () => {
-  const origin = "https://chat.example.org";
-  await using server = await TestServer.start(["--model", MODEL, "--cors", origin], {
-    PARSCALE_API_KEY: "secret",
-  });
-  const status = async (path: string, headers: Record<string, string> = {}) => {
-    const response = await server.get(path, headers);
-    await response.body?.cancel();
-    return response.status;
-  };
+  const origin = "https://chat.example.org", line = `--model ${MODEL} --cors ${origin}`;
+  await using server = await TestServer.start(line, { PARSCALE_API_KEY: "secret" });
   const key = { authorization: "Bearer secret" };
-  assertEquals(await status("/health"), 200);
-  assertEquals(await status("/"), 200);
-  assertEquals(await status("/v1/models"), 401);
-  assertEquals(await status("/metrics", { authorization: "Bearer other" }), 401);
-  assertEquals(await status("/v1/models", key), 200);
-  assertEquals(await status("/v1/models", { ...key, origin: "https://other.example.org" }), 403);
+  for (
+    const [path, status, headers] of [
+      ["/health", 200, {}],
+      ["/", 200, {}],
+      ["/v1/models", 401, {}],
+      ["/metrics", 401, { authorization: "Bearer other" }],
+      ["/v1/models", 200, key],
+      ["/v1/models", 403, { ...key, origin: "https://other.example.org" }],
+    ] as const
+  ) assertEquals(await server.status(path, headers), status, path);
   const allowed = await server.get("/v1/models", { ...key, origin });
   await allowed.body?.cancel();
   assertEquals(allowed.headers.get("access-control-allow-origin"), origin);
@@ -103,7 +72,7 @@ Deno.test("the API key guards all but the page and /health; foreign pages need -
 });
 
 Deno.test("a client that goes leaves no row: 200 cancels, whole and streamed", async () => {
-  await using server = await TestServer.start(["--model", MODEL, "--max-batch", "4"]);
+  await using server = await TestServer.start(`--model ${MODEL} --max-batch 4`);
   await Promise.all(Array.from({ length: 200 }, async (_, i) => {
     const controller = new AbortController();
     const body = { ...LONG, stream: i % 2 === 0 };
@@ -114,12 +83,11 @@ Deno.test("a client that goes leaves no row: 200 cancels, whole and streamed", a
   await until(async () => await running(server) === 0, "rows are free");
   const { choices } = await server.complete({ ...LONG, max_tokens: 4 });
   assertEquals(choices[0].finish_reason, "length");
-  server.process.kill("SIGTERM");
-  assertEquals(await server.ended, { code: 0, stderr: "" });
+  assertEquals(await server.stop(), { code: 0, stderr: "" });
 });
 
 Deno.test("a client that goes is noticed even when its request came in two packets", async () => {
-  await using server = await TestServer.start(["--model", MODEL, "--max-model-len", "2048"]);
+  await using server = await TestServer.start(`--model ${MODEL} --max-model-len 2048`);
   const body = JSON.stringify({ ...LONG, n: 32 });
   const { port } = new URL(server.url);
   const connection = await Deno.connect({ port: Number(port) });
@@ -139,8 +107,7 @@ Deno.test("a client that goes is noticed even when its request came in two packe
 });
 
 Deno.test("a full queue answers 429 with Retry-After; a choice too many is refused", async () => {
-  const args = ["--model", MODEL, "--max-batch", "1", "--max-queue", "2"];
-  await using server = await TestServer.start(args);
+  await using server = await TestServer.start(`--model ${MODEL} --max-batch 1 --max-queue 2`);
   const controller = new AbortController();
   const { signal } = controller;
   const open = [1, 2, 3].map(() =>
@@ -158,11 +125,11 @@ Deno.test("a full queue answers 429 with Retry-After; a choice too many is refus
 });
 
 Deno.test("SIGTERM: running requests finish, new ones get 503, the exit code is 0", async () => {
-  await using server = await TestServer.start(["--model", MODEL]);
+  await using server = await TestServer.start(`--model ${MODEL}`);
   const open = server.complete({ ...LONG, max_tokens: 600 });
   await until(async () => await running(server) === 1, "it runs");
   server.process.kill("SIGTERM");
-  await until(async () => (await server.get("/health")).status === 503, "it drains");
+  await until(async () => await server.status("/health") === 503, "it drains");
   const refused = await server.post("/v1/completions", LONG);
   assertEquals([refused.status, refused.headers.get("retry-after")], [503, "10"]);
   await refused.body?.cancel();
@@ -172,8 +139,8 @@ Deno.test("SIGTERM: running requests finish, new ones get 503, the exit code is 
 });
 
 Deno.test("SIGTERM: what is not finished in time ends with an error frame, and code 143", async () => {
-  await using server = await TestServer.start(["--model", MODEL, "--drain-timeout", "0.2s"]);
-  const body = { ...LONG, max_tokens: 1900, n: 8, stream: true, ignore_eos: true };
+  await using server = await TestServer.start(`--model ${MODEL} --drain-timeout 0.2s`);
+  const body = { ...LONG, n: 8, stream: true };
   const response = await server.post("/v1/completions", body);
   server.process.kill("SIGTERM");
   const frames = (await response.text()).trim().split("\n\n");
@@ -182,7 +149,7 @@ Deno.test("SIGTERM: what is not finished in time ends with an error frame, and c
 });
 
 Deno.test("short answers beside a long prompt: a token between every two chunks", async () => {
-  await using server = await TestServer.start(["--model", MODEL, "--max-batch", "8"]);
+  await using server = await TestServer.start(`--model ${MODEL} --max-batch 8`);
   const received = [0, 0, 0, 0];
   const streams = received.map(async (_, i) => {
     const response = await server.post("/v1/completions", { ...LONG, stream: true });
@@ -202,38 +169,72 @@ Deno.test("short answers beside a long prompt: a token between every two chunks"
 });
 
 Deno.test("/health answers while a long prompt is prefilled", async () => {
-  await using server = await TestServer.start(["--model", CHAT_MODEL]);
-  const { data } = await (await server.get("/v1/models")).json();
+  await using server = await TestServer.start(`--model ${CHAT_MODEL}`);
+  const { data } = await server.json("/v1/models");
   const length = data[0].max_model_len - 2;
   const prompt = new Array(Math.min(length, 6000)).fill(9);
   let isRead = false, answers = 0;
   const long = server.complete({ prompt, max_tokens: 1 }).finally(() => isRead = true);
-  for (; !isRead; answers++) await (await server.get("/health")).body?.cancel();
+  for (; !isRead; answers++) await server.status("/health");
   assertEquals((await long).usage.prompt_tokens, prompt.length);
   // Two dozen chunks: a server that only answers between them would come to about as many.
   assert(answers > 100, `${answers} answers before the prompt was read`);
 });
 
-Deno.test("a ParScale model serves beside adapters of its backbone", () =>
-  withScratch(async (folder) => {
-    const four = await makeAdapter(CHAT_MODEL, 4, `${folder}/four`);
-    const convert = ["convert", "--model", CHAT_MODEL, "--streams", "2", "--out", `${folder}/p2`];
-    assertEquals((await runParscale(convert)).code, 0);
-    const models = ["--model", `${folder}/p2`, "--adapter", `p4=${four}`];
-    await using server = await TestServer.start(models);
-    const prompt = { prompt: "The red fox", max_tokens: 8, temperature: 0 };
-    for (const [model, from] of [["p2", `${folder}/p2`], ["p4", CHAT_MODEL]] as const) {
-      const { choices: [{ text }] } = await server.complete({ ...prompt, model });
-      const adapter = model === "p4" ? ["--adapter", four] : [];
-      const args = ["--model", from, ...adapter, "--prompt", prompt.prompt, "--max-tokens", "8"];
-      const [row] = await rowsOf(["generate", ...args]);
-      assertEquals(text, row.text);
+Deno.test("a ParScale model serves beside adapters of its backbone, not of another", () =>
+  withScratch(async (cwd) => {
+    const four = await makeAdapter(CHAT_MODEL, 4, `${cwd}/four`);
+    await succeed(`convert --model ${CHAT_MODEL} --streams 2 --out p2`, { cwd });
+    const line = `--model ${cwd}/p2 --adapter p4=${four}`;
+    await using server = await TestServer.start(line);
+    const asked = { prompt: "The red fox", max_tokens: 8, temperature: 0 };
+    for (const [model, from] of [["p2", "p2"], ["p4", `${CHAT_MODEL} --adapter four`]] as const) {
+      const { choices: [{ text }] } = await server.complete({ ...asked, model });
+      const generate = `generate --model ${from} --prompt '${asked.prompt}' --max-tokens 8`;
+      assertEquals(text, (await rowsOf(generate, { cwd }))[0].text);
     }
+    const other = await makeAdapter(OTHER_MODEL, 2, `${cwd}/other`);
+    const refused = await runParscale(`serve --port 0 --model ${MODEL} --adapter p2=${other}`);
+    assertEquals(refused.code, 3);
   }));
 
-Deno.test("an adapter of another backbone is refused at the start", () =>
-  withScratch(async (folder) => {
-    const adapter = await makeAdapter(OTHER_MODEL, 2, `${folder}/two`);
-    const args = ["serve", "--port", "0", "--model", MODEL, "--adapter", `p2=${adapter}`];
-    assertEquals((await runParscale(args)).code, 3);
-  }));
+Deno.test("every request is one line of the log: what was asked for, tokens, times and status", async () => {
+  await using server = await TestServer.start(`--model ${MODEL}`);
+  const short = { prompt: "hi", max_tokens: 5, ignore_eos: true };
+  const { usage: { prompt_tokens } } = await server.complete(short);
+  const two = { ...short, prompt: ["hi", "ho"], max_tokens: 3 };
+  await server.frames("/v1/completions", two);
+  await server.status("/v1/nowhere");
+  await server.status("/health");
+  const controller = new AbortController();
+  const stream = { ...LONG, stream: true };
+  const left = await server.post("/v1/completions", stream, { signal: controller.signal });
+  await left.body!.getReader().read();
+  controller.abort();
+  await until(async () => await running(server) === 0, "no row is left");
+  assertEquals(await server.stop(), { code: 0, stderr: "" });
+  const lines = server.log.map((line) =>
+    ["status", "method", "path", "model", "streams", "prompt_tokens", "completion_tokens"]
+      .map((key) => line[key]).join(" ")
+  );
+  assertEquals(lines.slice(0, 3), [
+    `200 POST /v1/completions ${NAME} 2 ${prompt_tokens} 5`,
+    `200 POST /v1/completions ${NAME} 2 ${2 * prompt_tokens} 6`,
+    "404 GET /v1/nowhere   0 0",
+  ]);
+  assertEquals(lines.length, 4, "the answer of /health is no line");
+  assertMatch(lines[3]!, /^499 POST /);
+  for (const { first_token_s, total_s } of server.log.slice(0, 2)) {
+    assert(first_token_s > 0 && first_token_s <= total_s);
+  }
+});
+
+Deno.test("the log is text unless --log-format json, and silent with --quiet", async () => {
+  const line =
+    /^200 POST \/v1\/completions qwen2-p2-tied-f32 P=2, \d tokens in, 5 out, first [\d.]+ s, total [\d.]+ s\n$/;
+  for (const [flags, expected] of [["", line], [" --quiet", /^$/]] as const) {
+    await using server = await TestServer.start(`--model ${MODEL} --log-format text${flags}`);
+    await server.complete({ prompt: "hi", max_tokens: 5, ignore_eos: true });
+    assertMatch((await server.stop()).stderr, expected);
+  }
+});

@@ -15,32 +15,32 @@ Deno.test({
     withScratch(async (folder) => {
       const two = await makeAdapter(CHAT_MODEL, 2, `${folder}/two`);
       const four = await makeAdapter(CHAT_MODEL, 4, `${folder}/four`);
-      const adapters = ["--adapter", `p2=${two}`, "--adapter", `p4=${four}`];
       await using server = await TestServer.start(
-        ["--model", CHAT_MODEL, ...adapters, "--target-tpot", "1h", "--target-ttft", "1h"],
+        `--model ${CHAT_MODEL} --adapter p2=${two} --adapter p4=${four} ` +
+          "--target-tpot 1h --target-ttft 1h",
       );
       await using page = await BrowserPage.open({ width: 380, height: 700 });
       await page.navigate(`${server.url}/`);
       const count = (selector: string) =>
         page.evaluate(`document.querySelectorAll(${JSON.stringify(selector)}).length`);
       const isIdle = () => page.evaluate(`document.getElementById("stop").disabled`);
-      const ask = (text: string, model: string, tokens: number, streams?: string) =>
+      const choose = (model: string) =>
         page.evaluate(`{
           document.getElementById("model").value = ${JSON.stringify(model)};
           document.getElementById("model").dispatchEvent(new Event("change"));
+        }`);
+      const ask = async (text: string, model: string, tokens: number, streams?: string) => {
+        await choose(model);
+        await page.evaluate(`{
           const streams = document.getElementById("streams");
           streams.value = ${JSON.stringify(streams)} ?? streams.value;
           document.getElementById("tokens").value = ${tokens};
           document.getElementById("input").value = ${JSON.stringify(text)};
           document.getElementById("form").requestSubmit();
         }`);
+      };
       await until(async () => await count("#model option") === 3, "the models are listed");
       const legend = () => page.evaluate(`document.getElementById("legend").textContent`);
-      const choose = (model: string) =>
-        page.evaluate(`{
-          document.getElementById("model").value = ${JSON.stringify(model)};
-          document.getElementById("model").dispatchEvent(new Event("change"));
-        }`);
       await choose("p4");
       assertEquals(await legend(), "ABCD", "the letters are explained before any answer");
       await choose("p2");
@@ -52,10 +52,7 @@ Deno.test({
       assertEquals(controls, 0, "no control looks as the browser has it");
 
       await ask("Tell <b>me</b> of the fox", "p4", 20);
-      await until(
-        async () => await count(".tokens span") > 3 && await isIdle(),
-        "an answer is shown",
-      );
+      await until(async () => await count(".tokens span") > 3 && await isIdle(), "an answer");
       assertEquals(await count(".user b b"), 0, "text is never markup");
       const letters = await page.evaluate(
         `[...document.querySelectorAll(".tokens span")].map((token) =>

@@ -1,27 +1,19 @@
 /** `parscale serve` as its clients see it: documents, streams, errors, seeds, log-probabilities. */
-import {
-  assert,
-  assertAlmostEquals,
-  assertEquals,
-  assertNotEquals,
-  assertStringIncludes,
-} from "@std/assert";
-import { jsonLines, MODEL, parseLines, rowsOf } from "./models.ts";
-import { runParscale } from "./run.ts";
+import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
+import { jsonLines, MODEL, rowsOf } from "./models.ts";
 import { CHAT_MODEL, makeAdapter, TestServer } from "./serve_testing.ts";
 import { withScratch } from "../scratch.ts";
 
 const NAME = "qwen2-p2-tied-f32";
 
 Deno.test("completions", async (t) => {
-  await using server = await TestServer.start(["--model", MODEL, "--max-batch", "4"]);
+  await using server = await TestServer.start(`--model ${MODEL} --max-batch 4`);
   const greedy = { prompt: "The red fox", max_tokens: 12, temperature: 0 };
 
   await t.step("text, usage and finish reason are those of generate", async () => {
     const { choices, usage, object, model, id } = await server.complete(greedy);
-    const [row] = await rowsOf(
-      ["generate", "--model", MODEL, "--prompt", greedy.prompt, "--max-tokens", "12"],
-    );
+    const generate = `generate --model ${MODEL} --prompt '${greedy.prompt}' --max-tokens 12`;
+    const [row] = await rowsOf(generate);
     assertEquals(choices, [{ index: 0, text: row.text, logprobs: null, finish_reason: "length" }]);
     assertEquals([object, model], ["text_completion", NAME]);
     assert(/^cmpl-\w+$/.test(id));
@@ -30,86 +22,67 @@ Deno.test("completions", async (t) => {
     assertEquals(usage.total_tokens, usage.prompt_tokens + 12);
   });
 
-  await t.step(
-    "a stream has the text of the whole response, by index, and its usage last",
-    async () => {
-      const body = { prompt: ["a", "The red fox"], max_tokens: 9, seed: 3, n: 2 };
-      const whole = await server.complete(body);
-      const frames = await server.frames("/v1/completions", {
-        ...body,
-        stream_options: { include_usage: true },
+  await t.step("a stream has the whole text, by index, and its usage last", async () => {
+    const body = { prompt: ["a", "The red fox"], max_tokens: 9, seed: 3, n: 2 };
+    const whole = await server.complete(body);
+    const options = { stream_options: { include_usage: true } };
+    const frames = await server.frames("/v1/completions", { ...body, ...options });
+    const last = frames.pop();
+    assertEquals(last.choices, []);
+    assertEquals(last.usage.completion_tokens, whole.usage.completion_tokens);
+    assertEquals(last.usage.total_tokens, whole.usage.total_tokens);
+    const texts = ["", "", "", ""], reasons: string[] = [];
+    for (const { choices: [choice], usage } of frames) {
+      assertEquals(usage, null);
+      texts[choice.index] += choice.text;
+      if (choice.finish_reason) reasons[choice.index] = choice.finish_reason;
+    }
+    // deno-lint-ignore no-explicit-any -- any field
+    assertEquals(texts, whole.choices.map((choice: any) => choice.text));
+    assertEquals(reasons, ["length", "length", "length", "length"]);
+  });
+
+  await t.step("equal seeds give equal texts in any batch; others differ", async () => {
+    const body = { prompt: "The red fox", max_tokens: 16, seed: 11, n: 3, temperature: 1.3 };
+    const alone = await server.complete(body);
+    const others = [0, 1, 2, 3, 4, 5].map((i) =>
+      server.complete({ prompt: "x".repeat(1 + 37 * i), max_tokens: 20, seed: i })
+    );
+    const [together] = await Promise.all([server.complete(body), ...others]);
+    // deno-lint-ignore no-explicit-any -- any field
+    const texts = ({ choices }: any) => choices.map((choice: any) => choice.text);
+    assertEquals(texts(together), texts(alone));
+    assertEquals(new Set(texts(alone)).size, 3, "every choice draws from a stream of its own");
+    assertEquals(texts(await server.complete({ ...body, n: 1 })), texts(alone).slice(0, 1));
+    assert(texts(await server.complete({ ...body, seed: 12 })).join() !== texts(alone).join());
+  });
+
+  await t.step("echo with log-probabilities: those of score, null first", async () => {
+    const { tokens } = await server.json("/tokenize", { prompt: "The red fox jumps" });
+    const [row] = await rowsOf(`score --model ${MODEL}`, { stdin: jsonLines({ tokens }) });
+    for (const prompt of [tokens, "The red fox jumps"]) {
+      const body = { prompt, max_tokens: 1, temperature: 0, logprobs: 1, echo: true, seed: 1234 };
+      const { choices: [{ logprobs, text }] } = await server.complete(body);
+      const length = tokens.length + 1;
+      for (const list of Object.values(logprobs)) assertEquals((list as []).length, length);
+      assertEquals([logprobs.token_logprobs[0], logprobs.top_logprobs[0]], [null, null]);
+      assertEquals(text, logprobs.tokens.join(""));
+      row.token_logprobs.forEach((value: number, i: number) => {
+        assertAlmostEquals(logprobs.token_logprobs[i + 1], value, 1e-5);
       });
-      const last = frames.pop();
-      assertEquals(last.choices, []);
-      assertEquals(last.usage.completion_tokens, whole.usage.completion_tokens);
-      assertEquals(last.usage.total_tokens, whole.usage.total_tokens);
-      const texts = ["", "", "", ""], reasons: string[] = [];
-      for (const { choices: [choice], usage } of frames) {
-        assertEquals(usage, null);
-        texts[choice.index] += choice.text;
-        if (choice.finish_reason) reasons[choice.index] = choice.finish_reason;
+      for (let i = 1; i < length; i++) {
+        const best = logprobs.top_logprobs[i];
+        assert(best[logprobs.tokens[i]] >= logprobs.token_logprobs[i]);
+        assert(Object.keys(best).length <= 2);
       }
-      // deno-lint-ignore no-explicit-any -- any field
-      assertEquals(texts, whole.choices.map((choice: any) => choice.text));
-      assertEquals(reasons, ["length", "length", "length", "length"]);
-    },
-  );
+      const without = await server.complete({ ...body, max_tokens: 0 });
+      const own = without.choices[0].logprobs.token_logprobs;
+      assertEquals(own, logprobs.token_logprobs.slice(0, -1));
+    }
+  });
 
   await t.step(
-    "equal seeds give equal texts whatever shares the batch; others differ",
-    async () => {
-      const body = { prompt: "The red fox", max_tokens: 16, seed: 11, n: 3, temperature: 1.3 };
-      const alone = await server.complete(body);
-      const others = Array.from(
-        { length: 6 },
-        (_, i) => server.complete({ prompt: "x".repeat(1 + 37 * i), max_tokens: 20, seed: i }),
-      );
-      const [together] = await Promise.all([server.complete(body), ...others]);
-      // deno-lint-ignore no-explicit-any -- any field
-      const texts = ({ choices }: any) => choices.map((choice: any) => choice.text);
-      assertEquals(texts(together), texts(alone));
-      assertEquals(new Set(texts(alone)).size, 3, "every choice draws from a stream of its own");
-      assertEquals(texts(await server.complete({ ...body, n: 1 })), texts(alone).slice(0, 1));
-      assert(texts(await server.complete({ ...body, seed: 12 })).join() !== texts(alone).join());
-    },
-  );
-
-  await t.step(
-    "echo with log-probabilities: prompt and one entry, null first, as score",
-    async () => {
-      const { tokens } = await (await server.post("/tokenize", { prompt: "The red fox jumps" }))
-        .json();
-      for (const prompt of [tokens, "The red fox jumps"]) {
-        const body = { prompt, max_tokens: 1, temperature: 0, logprobs: 1, echo: true, seed: 1234 };
-        const { choices: [{ logprobs, text }] } = await server.complete(body);
-        const length = tokens.length + 1;
-        for (const list of Object.values(logprobs)) assertEquals((list as []).length, length);
-        assertEquals([logprobs.token_logprobs[0], logprobs.top_logprobs[0]], [null, null]);
-        assertEquals(text, logprobs.tokens.join(""));
-        const [row] = parseLines(
-          (await runParscale(["score", "--model", MODEL, "--jsonl"], {
-            stdin: jsonLines({ tokens }),
-          })).stdout,
-        );
-        row.token_logprobs.forEach((value: number, i: number) => {
-          assertAlmostEquals(logprobs.token_logprobs[i + 1], value, 1e-5);
-        });
-        for (let i = 1; i < length; i++) {
-          const best = logprobs.top_logprobs[i];
-          assert(best[logprobs.tokens[i]] >= logprobs.token_logprobs[i]);
-          assert(Object.keys(best).length <= 2);
-        }
-        const without = await server.complete({ ...body, max_tokens: 0 });
-        assertEquals(
-          without.choices[0].logprobs.token_logprobs,
-          logprobs.token_logprobs.slice(0, -1),
-        );
-      }
-    },
-  );
-
-  await t.step(
-    "a prompt that fills the context still has its extra entry; a longer one is refused",
+    "a prompt that fills the context has its entry; a longer one is refused",
     async () => {
       const prompt = new Array(2048).fill(7);
       const body = { prompt, max_tokens: 1, temperature: 0, logprobs: 1, echo: true };
@@ -157,41 +130,29 @@ Deno.test("completions", async (t) => {
     assert(mean > 0 && mean < 1);
   });
 
-  await t.step(
-    "fields that change results are refused unless neutral; others are ignored",
-    async () => {
-      const neutral = {
-        presence_penalty: 0,
-        frequency_penalty: 0,
-        logit_bias: {},
-        best_of: 1,
-        suffix: null,
-        user: "me",
-        made_up: 1,
-      };
-      const { choices: [{ text }] } = await server.complete(greedy);
-      assertEquals((await server.complete({ ...greedy, ...neutral })).choices[0].text, text);
-      for (const [name, value] of [["best_of", 2], ["suffix", "x"], ["presence_penalty", 3]]) {
-        const { error } = await server.complete({ ...greedy, [name as string]: value });
-        assertEquals([error.param, error.type], [name, "invalid_request_error"]);
-      }
-    },
-  );
+  await t.step("fields that change results are refused unless neutral", async () => {
+    const neutral = {
+      ...{ presence_penalty: 0, frequency_penalty: 0, logit_bias: {}, best_of: 1 },
+      ...{ suffix: null, user: "me", made_up: 1 },
+    };
+    const { choices: [{ text }] } = await server.complete(greedy);
+    assertEquals((await server.complete({ ...greedy, ...neutral })).choices[0].text, text);
+    for (const [name, value] of [["best_of", 2], ["suffix", "x"], ["presence_penalty", 3]]) {
+      const { error } = await server.complete({ ...greedy, [name as string]: value });
+      assertEquals([error.param, error.type], [name, "invalid_request_error"]);
+    }
+  });
 
   await t.step("biases and penalties change the tokens as they say", async () => {
-    const { choices: [{ logprobs: { tokens } }] } = await server.complete({
-      ...greedy,
-      logprobs: 0,
-    });
-    const body = { prompt: tokens[0], add_special_tokens: false };
-    const { tokens: [id] } = await (await server.post("/tokenize", body)).json();
-    const banned = await server.complete({ ...greedy, logprobs: 0, logit_bias: { [id!]: -100 } });
-    assert(!banned.choices[0].logprobs.tokens.includes(tokens[0]));
-    const forced = await server.complete({ ...greedy, logprobs: 0, logit_bias: { [id!]: 100 } });
-    assertEquals(new Set(forced.choices[0].logprobs.tokens), new Set([tokens[0]]));
-    const rules = { logit_bias: { [id!]: 3 }, frequency_penalty: 2, presence_penalty: 2 };
-    const varied = await server.complete({ ...greedy, logprobs: 0, ...rules });
-    assertNotEquals(new Set(varied.choices[0].logprobs.tokens).size, 1);
+    const tokensOf = async (fields = {}): Promise<string[]> =>
+      (await server.complete({ ...greedy, logprobs: 0, ...fields })).choices[0].logprobs.tokens;
+    const [first] = await tokensOf();
+    const body = { prompt: first, add_special_tokens: false };
+    const { tokens: [id] } = await server.json("/tokenize", body);
+    assert(!(await tokensOf({ logit_bias: { [id]: -100 } })).includes(first!));
+    assertEquals(new Set(await tokensOf({ logit_bias: { [id]: 100 } })), new Set([first]));
+    const rules = { logit_bias: { [id]: 3 }, frequency_penalty: 2, presence_penalty: 2 };
+    assert(new Set(await tokensOf(rules)).size > 1);
     for (const logit_bias of [{ x: 1 }, { 1: 101 }, { 1: "1" }, { 99999: 1 }, [1]]) {
       const { error } = await server.complete({ ...greedy, logit_bias });
       assertEquals([error.param, error.type], ["logit_bias", "invalid_request_error"]);
@@ -201,11 +162,8 @@ Deno.test("completions", async (t) => {
   await t.step("response_format limits an answer to JSON, or to a schema", async () => {
     const schema = { type: "object", properties: { a: { type: "boolean" } }, required: ["a"] };
     const json_schema = { name: "answer", schema, strict: true };
-    const asked = {
-      prompt: "a",
-      max_tokens: 60,
-      response_format: { type: "json_schema", json_schema },
-    };
+    const response_format = { type: "json_schema", json_schema };
+    const asked = { prompt: "a", max_tokens: 60, response_format };
     const { choices } = await server.complete({ ...asked, n: 2, temperature: 1 });
     for (const { text, finish_reason } of choices) {
       assertEquals([typeof JSON.parse(text).a, finish_reason], ["boolean", "stop"]);
@@ -213,13 +171,8 @@ Deno.test("completions", async (t) => {
     const frames = await server.frames("/v1/completions", { ...asked, temperature: 0 });
     const streamed = frames.map(({ choices: [choice] }) => choice.text).join("");
     assertEquals(typeof JSON.parse(streamed).a, "boolean");
-    const object = {
-      ...asked,
-      max_tokens: 1,
-      temperature: 0,
-      response_format: { type: "json_object" },
-    };
-    const { choices: [cut] } = await server.complete(object);
+    const object = { max_tokens: 1, temperature: 0, response_format: { type: "json_object" } };
+    const { choices: [cut] } = await server.complete({ ...asked, ...object });
     assertEquals([cut.text[0], cut.finish_reason], ["{", "length"]);
     const not = { type: "json_schema", json_schema: { schema: { not: schema } } };
     for (const response_format of [not, { type: "xml" }, { type: "json_schema" }, "json"]) {
@@ -230,53 +183,48 @@ Deno.test("completions", async (t) => {
     assertEquals(error.param, "ignore_eos");
   });
 
-  await t.step("a path that is not served is refused with those that are", async () => {
-    const { error } = await (await server.post("/v1/embeddings", { input: "x" })).json();
-    const served = "/v1/chat/completions, /v1/completions, /v1/models";
-    assertEquals(error.message, `no such path: /v1/embeddings; served are ${served}`);
-  });
-
   await t.step("bad requests: status, type and the field at fault", async () => {
-    const cases: [string, number, unknown, string | null][] = [
-      ["/v1/completions", 400, "{", null],
-      ["/v1/completions", 400, "[]", "body"],
-      ["/v1/completions", 400, { prompt: "x", temperature: -1 }, "temperature"],
-      ["/v1/completions", 400, { prompt: "x", n: 0 }, "n"],
-      ["/v1/completions", 400, { prompt: "x", stop: [1] }, "stop"],
-      ["/v1/completions", 400, { prompt: [] }, "prompt"],
-      ["/v1/completions", 400, { prompt: [512] }, "prompt"],
-      ["/v1/completions", 400, { prompt: "" }, "prompt"],
-      ["/v1/completions", 400, { prompt: "x", stream_options: {} }, "stream_options"],
-      ["/v1/completions", 400, { prompt: "x", parscale: { streams: 3 } }, "parscale.streams"],
-      ["/v1/completions", 404, { prompt: "x", model: "gpt-4" }, "model"],
-      ["/v1/chat/completions", 400, { messages: [] }, "messages"],
-      ["/v1/chat/completions", 400, { messages: [{ role: "user", content: "x" }] }, null],
-      ["/nowhere", 404, {}, null],
-      ["/v1/completions", 413, "x".repeat((8 << 20) + 1), null],
+    const cases: [path: string, status: number, body: unknown, param: string | null][] = [
+      ...([
+        ["{", null],
+        ["[]", "body"],
+        [{ prompt: "x", temperature: -1 }, "temperature"],
+        [{ prompt: "x", n: 0 }, "n"],
+        [{ prompt: "x", stop: [1] }, "stop"],
+        [{ prompt: [] }, "prompt"],
+        [{ prompt: [512] }, "prompt"],
+        [{ prompt: "" }, "prompt"],
+        [{ prompt: "x", stream_options: {} }, "stream_options"],
+        [{ prompt: "x", parscale: { streams: 3 } }, "parscale.streams"],
+      ] as const).map(([body, param]): typeof cases[0] => ["completions", 400, body, param]),
+      ["completions", 404, { prompt: "x", model: "gpt-4" }, "model"],
+      ["chat/completions", 400, { messages: [] }, "messages"],
+      ["chat/completions", 400, { messages: [{ role: "user", content: "x" }] }, null],
+      ["embeddings", 404, {}, null],
+      ["completions", 413, "x".repeat((8 << 20) + 1), null],
     ];
     for (const [path, status, body, param] of cases) {
-      const response = await server.post(path, body);
+      const response = await server.post(`/v1/${path}`, body);
       const { error } = await response.json();
       assertEquals([response.status, error.param], [status, param], JSON.stringify(error));
       assertEquals(error.type, "invalid_request_error");
       assert(response.headers.get("x-request-id"));
+      const served = "/v1/chat/completions, /v1/completions, /v1/models";
+      const unserved = `no such path: /v1/embeddings; served are ${served}`;
+      if (path === "embeddings") assertEquals(error.message, unserved);
     }
     const wrong = await server.get("/v1/completions");
     assertEquals([wrong.status, (await wrong.json()).error.type], [405, "invalid_request_error"]);
   });
 
   await t.step("tokenizer endpoints", async () => {
-    const { tokens, count, max_model_len } = await (await server.post("/tokenize", {
-      prompt: "The red fox",
-      add_special_tokens: false,
-    })).json();
+    const body = { prompt: "The red fox", add_special_tokens: false };
+    const { tokens, count, max_model_len } = await server.json("/tokenize", body);
     assertEquals([count, max_model_len], [tokens.length, 2048]);
-    const { prompt } = await (await server.post("/detokenize", { tokens })).json();
-    assertEquals(prompt, "The red fox");
-    const info = await (await server.get("/tokenizer_info")).json();
-    assertEquals(info.eos_token, "<|endoftext|>");
-    const eos = await (await server.post("/tokenize", { prompt: info.eos_token })).json();
-    assertEquals(eos.tokens, [490]);
+    assertEquals((await server.json("/detokenize", { tokens })).prompt, "The red fox");
+    const { eos_token } = await server.json("/tokenizer_info");
+    assertEquals(eos_token, "<|endoftext|>");
+    assertEquals((await server.json("/tokenize", { prompt: eos_token })).tokens, [490]);
   });
 
   await t.step("Host, Origin and the metrics' names", async () => {
@@ -286,9 +234,8 @@ Deno.test("completions", async (t) => {
     const own = await server.get("/health", { origin: `http://127.0.0.1:${port}` });
     assertEquals(await own.json(), { status: "ok" });
     const connection = await Deno.connect({ port: Number(port) });
-    await connection.write(
-      new TextEncoder().encode("GET /health HTTP/1.1\r\nHost: a.example\r\n\r\n"),
-    );
+    const request = "GET /health HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    await connection.write(new TextEncoder().encode(request));
     const answer = new Uint8Array(64);
     await connection.read(answer);
     connection.close();
@@ -308,8 +255,8 @@ Deno.test("chats, and adapters as model names over one backbone", (t) =>
   withScratch(async (folder) => {
     const two = await makeAdapter(CHAT_MODEL, 2, `${folder}/two`);
     const four = await makeAdapter(CHAT_MODEL, 4, `${folder}/four`);
-    const adapters = ["--adapter", `p2=${two}`, "--adapter", `p4=${four}`];
-    await using server = await TestServer.start(["--model", CHAT_MODEL, ...adapters]);
+    const adapters = `--adapter p2=${two} --adapter p4=${four}`;
+    await using server = await TestServer.start(`--model ${CHAT_MODEL} ${adapters}`);
     const messages = [{ role: "user", content: "Tell me of the fox" }];
     const greedy = { messages, max_tokens: 10, temperature: 0 };
 
@@ -317,7 +264,7 @@ Deno.test("chats, and adapters as model names over one backbone", (t) =>
       const { choices: [choice], object, usage } = await server.chat(greedy);
       assertEquals(object, "chat.completion");
       assertEquals(choice.message.role, "assistant");
-      const { tokens } = await (await server.post("/tokenize", { messages })).json();
+      const { tokens } = await server.json("/tokenize", { messages });
       const plain = await server.complete({ prompt: tokens, max_tokens: 10, temperature: 0 });
       assertEquals(choice.message.content, plain.choices[0].text);
       assertEquals(usage.prompt_tokens, tokens.length);
@@ -352,25 +299,22 @@ Deno.test("chats, and adapters as model names over one backbone", (t) =>
     });
 
     await t.step("streams choose the adapter; models name their parent", async () => {
-      const { data } = await (await server.get("/v1/models")).json();
+      const { data } = await server.json("/v1/models");
       assertEquals(
         // deno-lint-ignore no-explicit-any -- any field
         data.map(({ id, parent, parscale }: any) => [id, parent, parscale.streams]),
         [["tiny-qwen2", null, 1], ["p2", "tiny-qwen2", 2], ["p4", "tiny-qwen2", 4]],
       );
-      const one = await (await server.get("/v1/models/p4")).json();
+      const one = await server.json("/v1/models/p4");
       assertEquals(one.parscale.streams, 4);
-      for (const streams of [1, 2, 4]) {
+      for (const streams of [1, 2, 4] as const) {
         const body = { ...greedy, model: "p2", parscale: { streams, weights: true } };
         const { choices: [{ parscale }], model } = await server.chat(body);
         assertEquals(model, streams === 1 ? "tiny-qwen2" : `p${streams}`);
         assertEquals([parscale.streams, parscale.tokens[0].weights.length], [streams, streams]);
-        const [row] = await rowsOf([
-          "generate",
-          ...["--model", CHAT_MODEL, "--prompt", "Tell me of the fox", "--chat"],
-          ...["--max-tokens", "10"],
-          ...(streams === 1 ? [] : ["--adapter", streams === 2 ? two : four]),
-        ]);
+        const adapter = { 1: "", 2: `--adapter ${two}`, 4: `--adapter ${four}` }[streams];
+        const generate = `generate --model ${CHAT_MODEL} --chat --max-tokens 10 ${adapter}`;
+        const [row] = await rowsOf(`${generate} --prompt 'Tell me of the fox'`);
         const named = await server.chat({ ...greedy, model });
         assertEquals(named.choices[0].message.content, row.text);
       }

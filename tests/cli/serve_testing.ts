@@ -1,7 +1,8 @@
 /** A running `parscale serve` for tests, and the small requests they send. */
 import { fileURLToPath } from "node:url";
 import { assert } from "@std/assert";
-import { parscale, runParscale } from "./run.ts";
+import { succeed } from "./models.ts";
+import { type Line, parscale, wordsOf } from "./run.ts";
 import { HANG_MS } from "../hang.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
@@ -38,17 +39,13 @@ export class TestServer implements AsyncDisposable {
 
   /** Starts a server and waits until it is ready. */
   static async start(
-    args: readonly string[],
-    env: Readonly<Record<string, string>> = {},
+    line: Line,
+    env: Record<string, string> = {},
     options: { readonly cwd?: string } = {},
   ): Promise<TestServer> {
-    const process = parscale(["serve", "--port", "0", "--json", "--log-format", "json", ...args], {
-      env: { ...env },
-      ...options,
-      stdin: "null",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
+    const serve = ["serve", "--port", "0", "--json", "--log-format", "json", ...wordsOf(line)];
+    const pipes = { stdin: "null", stdout: "piped", stderr: "piped" } as const;
+    const process = parscale(serve, { env, ...options, ...pipes }).spawn();
     const stderr = new Response(process.stderr).text();
     const reader = process.stdout.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
@@ -66,6 +63,12 @@ export class TestServer implements AsyncDisposable {
 
   /** Resolves when the process has ended. */
   get ended(): Promise<Ended> {
+    return this.#ended;
+  }
+
+  /** Ends the server as an operator does. */
+  stop(): Promise<Ended> {
+    this.process.kill("SIGTERM");
     return this.#ended;
   }
 
@@ -104,6 +107,19 @@ export class TestServer implements AsyncDisposable {
     return frames.filter((frame) => !frame.startsWith(":")).map((frame) =>
       JSON.parse(frame.replace(/^data: /, ""))
     );
+  }
+
+  /** The document of another endpoint. */
+  // deno-lint-ignore no-explicit-any -- tests look at any field
+  async json(path: string, body?: unknown): Promise<any> {
+    return await (await (body === undefined ? this.get(path) : this.post(path, body))).json();
+  }
+
+  /** Status of an answer to GET, whose body is dropped. */
+  async status(path: string, headers?: Record<string, string>): Promise<number> {
+    const { body, status } = await this.get(path, headers);
+    await body?.cancel();
+    return status;
   }
 
   /** Values of `/metrics` by name and labels. */
@@ -154,9 +170,7 @@ export async function until(
 
 /** Writes an adapter with so many streams for a backbone. Its streams and it differ visibly from others. */
 export async function makeAdapter(backbone: string, streams: number, out: string): Promise<string> {
-  const convert = ["convert", "--model", backbone, "--streams", `${streams}`, "--introduced-only"];
-  const { code, stderr } = await runParscale([...convert, "--out", out]);
-  assert(code === 0, stderr);
+  await succeed(`convert --model ${backbone} -P ${streams} --introduced-only --out ${out}`);
   const path = `${out}/introduced.safetensors`;
   const file = Deno.readFileSync(path);
   const view = new DataView(file.buffer);

@@ -24,9 +24,7 @@ export async function withTools(
   await withScratch(async (folder) => {
     const template = `${folder}/tools.jinja`;
     await Deno.writeTextFile(template, TEMPLATE.trimStart());
-    await using server = await TestServer.start(
-      ["--model", model, "--chat-template", template],
-    );
+    await using server = await TestServer.start(`--model ${model} --chat-template ${template}`);
     await body(server);
   });
 }

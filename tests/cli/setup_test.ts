@@ -1,18 +1,16 @@
-/** `deno task setup`: the command that runs a clone. */
-import { assertEquals, assertStringIncludes } from "@std/assert";
+/** `deno task setup` and `first-run`: a launcher, and a report against a stand-in hub. */
+import { fileURLToPath } from "node:url";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { VERSION } from "../../core/base/version.ts";
 import { ROOT } from "../../cli/release/stage.ts";
+import { TINY } from "./eval_testing.ts";
 import { MODEL } from "./models.ts";
 import { environment, runCommand } from "./run.ts";
 import { withScratch } from "../scratch.ts";
+import { allPaths, type StandInRepository, startHub } from "./stand_in_hub.ts";
 
-const SETUP = [
-  Deno.execPath(),
-  "run",
-  "-A",
-  "--node-modules-dir=manual",
-  `${ROOT}cli/release/setup.ts`,
-];
+const SETUP = [Deno.execPath(), "run", "-A", "--node-modules-dir=manual"]
+  .concat(`${ROOT}cli/release/setup.ts`);
 
 Deno.test({
   name: "setup leaves a launcher in ~/.local/bin that works in scripts and from any folder",
@@ -49,4 +47,58 @@ Deno.test("setup replaces no other program without --overwrite", () =>
     assertEquals(code, 2);
     assertStringIncludes(stderr, "already exists and is another program");
     assertEquals(await Deno.readTextFile(`${home}/parscale`), "another");
+  }));
+
+const ROWS = fileURLToPath(new URL("../../fixtures/eval/hub/winogrande", import.meta.url));
+
+const filesOf = (folder: string) =>
+  new Map(
+    allPaths(folder).map((path) =>
+      [path.slice(folder.length + 1), Deno.readFileSync(path)] as const
+    ),
+  );
+
+const REPOSITORIES: readonly StandInRepository[] = [
+  {
+    kind: "model",
+    name: "tiny/qwen",
+    commit: "0123456789abcdef0123456789abcdef01234567",
+    files: filesOf(TINY),
+    isLarge: (path) => path.endsWith(".safetensors"),
+  },
+  {
+    kind: "dataset",
+    name: "allenai/winogrande",
+    commit: "01e74176c63542e6b0bcb004dcdea22d94fb67b5",
+    files: filesOf(ROWS),
+    isLarge: () => true,
+  },
+];
+
+Deno.test("first-run reports every step, and continues after one that fails", () =>
+  withScratch(async (cwd) => {
+    await using hub = startHub(REPOSITORIES);
+    const first = ["run", "-A", `${ROOT}tests/first_run/run.ts`, "--model", "tiny/qwen"];
+    const { code, stdout } = await new Deno.Command(Deno.execPath(), {
+      args: [...first, "--tasks", "winogrande,sciq", "--eval-tasks", "winogrande"]
+        .concat("--rows", "2", "--python", "no-such-python"),
+      cwd,
+      env: environment({ HF_ENDPOINT: hub.url, HF_HOME: `${cwd}/home` }),
+      clearEnv: true,
+      stderr: "null",
+    }).output();
+    const report = new TextDecoder().decode(stdout);
+    assertEquals(code, 1, report);
+    const results = [...report.matchAll(/^\| ([^|]+) \| (ok|failed|skipped) \|/gm)]
+      .map(([, name, result]) => `${name}: ${result}`);
+    assertEquals(results, [
+      "fetch and check tiny/qwen: ok",
+      "fetch winogrande: ok",
+      "fetch sciq: failed",
+      "log-probabilities equal those of transformers: skipped",
+      "evaluate 2 rows: ok",
+      "serve one answer: ok",
+    ]);
+    assertStringIncludes(report, "the hub has no dataset");
+    assert(/to pin: allenai\/winogrande winogrande_xl\/validation.* [0-9a-f]{64}/.test(report));
   }));

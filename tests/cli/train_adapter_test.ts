@@ -2,15 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { backboneHash } from "../../core/checkpoint/backbone.ts";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
-import {
-  assertFailed,
-  assertRefused,
-  copyFolder,
-  jsonLines,
-  parseLines,
-  PLAIN_MODEL,
-} from "./models.ts";
-import { runParscale } from "./run.ts";
+import { assertRefused, copyFolder, jsonLines, parseLines, PLAIN_MODEL, rowsOf } from "./models.ts";
 import { ROWS, withWorkplace, type Workplace } from "./train_testing.ts";
 
 const INTRODUCED = "--train-params introduced --lr 0.05 --schedule constant --warmup 0";
@@ -36,17 +28,15 @@ Deno.test("an adapter is saved, the backbone is not touched, and both ways to ru
   withWorkplace(async (place) => {
     const weights = `${PLAIN_MODEL}/model.safetensors`;
     const before = await fileHash(weights);
-    await place.trained(
-      `--model p1 --streams 2 ${INTRODUCED} ${ROWS} --steps 6 --prefix-init normal --out run`,
-    );
+    const two = `--model p1 --streams 2 ${INTRODUCED} ${ROWS}`;
+    await place.trained(`${two} --steps 6 --prefix-init normal --out run`);
     assertEquals(await fileHash(weights), before);
-    const checkpoint = place.last("run");
     assertEquals(
       place.names("run/checkpoint-000006"),
       ("README.md config.json introduced.safetensors training_state.json " +
         "training_state.safetensors").split(" "),
     );
-    const config = JSON.parse(await Deno.readTextFile(`${checkpoint}/config.json`));
+    const config = place.config("run/checkpoint-000006");
     assertEquals(config.model_type, "qwen2_parscale");
     assertEquals([config.parscale_n, config.parscale_n_tokens], [2, 48]);
     const backbone = await backboneHash(await openCheckpoint(PLAIN_MODEL));
@@ -54,47 +44,31 @@ Deno.test("an adapter is saved, the backbone is not touched, and both ways to ru
     const tensors = await place.weights("run", "introduced.safetensors");
     assert([...tensors.keys()].every((name) => /prefix_[kv]$|aggregate_layer/.test(name)));
 
-    const [both, alone, folder, plain] = await Promise.all([
-      answers(place, "p1 --adapter run"),
-      answers(place, "run"),
-      answers(place, "p1 --adapter run/checkpoint-000006"),
-      answers(place, "p1"),
-    ]);
-    assertEquals(alone, both);
-    assertEquals(folder, both);
-    assert(both!.every((answer, i) => answer !== plain![i]), "training made a difference");
+    const both = await answers(place, "p1 --adapter run");
+    assertEquals(await answers(place, "run"), both);
+    assertEquals(await answers(place, "p1 --adapter run/checkpoint-000006"), both);
+    const plain = await answers(place, "p1");
+    assert(both.every((answer, i) => answer !== plain[i]), "training made a difference");
+
+    // The run finds its backbone from any folder.
+    await Deno.mkdir(`${place.cwd}/sub`);
+    const options = { cwd: `${place.cwd}/sub`, stdin: jsonLines({ tokens: [1, 2, 3] }) };
+    await rowsOf("score --model ../run", options);
   }));
 
 Deno.test("an adapter over a ParScale model, and one that continues from another", () =>
   withWorkplace(async (place) => {
     await place.trained(`--model p2 ${INTRODUCED} ${ROWS} --steps 2 --out first`);
-    const metrics = await place.trained(
-      `--model first ${INTRODUCED} ${ROWS} --no-shuffle --steps 2 --out second`,
-    );
-    const whole = await place.trained(
-      `--model p2 --adapter first ${INTRODUCED} ${ROWS} --no-shuffle --steps 2 --out other`,
-    );
+    const how = `${INTRODUCED} ${ROWS} --no-shuffle --steps 2`;
+    const metrics = await place.trained(`--model first ${how} --out second`);
+    const whole = await place.trained(`--model p2 --adapter first ${how} --out other`);
     assertEquals(metrics.map(({ loss }) => loss), whole.map(({ loss }) => loss));
-    const [second, other, first] = await Promise.all([
-      answers(place, "second"),
-      answers(place, "p2 --adapter other"),
-      answers(place, "first"),
-    ]);
-    assertEquals(second, other);
-    assert(second![2] !== first![2]);
+    const second = await answers(place, "second");
+    assertEquals(await answers(place, "p2 --adapter other"), second);
+    assert(second[2] !== (await answers(place, "first"))[2]);
     // Trained as a whole, it becomes a model of its own.
     await place.trained(`--model second ${ROWS} --steps 1 --lr 0 --out merged`);
     assertEquals(await answers(place, "merged"), second);
-  }));
-
-Deno.test("an adapter's run finds its backbone from any folder", () =>
-  withWorkplace(async (place) => {
-    await place.trained(`--model p1 --streams 2 ${INTRODUCED} ${ROWS} --steps 1 --out run`);
-    await Deno.mkdir(`${place.cwd}/sub`);
-    const line = ["score", "--model", "../run", "--jsonl"];
-    const options = { cwd: `${place.cwd}/sub`, stdin: jsonLines({ tokens: [1, 2, 3] }) };
-    const away = await runParscale(line, options);
-    assertEquals([away.code, away.stderr], [0, ""]);
   }));
 
 Deno.test("another backbone under an adapter is refused on resuming", () =>
@@ -108,11 +82,8 @@ Deno.test("another backbone under an adapter is refused on resuming", () =>
       `${place.last("scratch")}/model.safetensors`,
       `${place.cwd}/own/model.safetensors`,
     );
-    assertRefused(
-      await place.train("--resume --out run"),
-      3,
-      'cannot resume "run": the backbone changed since the run began',
-    );
+    const changed = 'cannot resume "run": the backbone changed since the run began';
+    assertRefused(await place.train("--resume --out run"), 3, changed);
   }));
 
 Deno.test("an adapter of other streams replaces the first over the same backbone", () =>
@@ -122,14 +93,12 @@ Deno.test("an adapter of other streams replaces the first over the same backbone
       place.trained(`${line} --streams 2 --out two`),
       place.trained(`${line} --streams 4 --prefix-tokens 4 --out four`),
     ]);
-    const row = async (adapter: string) => {
-      const { stdout } = await place.run(
-        `score --model p1 --adapter ${adapter} --stream-weights --jsonl`,
-        jsonLines({ tokens: [1, 2, 3] }),
-      );
-      return parseLines(stdout)[0].weights[0].length;
-    };
-    assertEquals(await Promise.all([row("two"), row("four")]), [2, 4]);
+    for (const [adapter, streams] of [["two", 2], ["four", 4]] as const) {
+      const score = `score --model p1 --adapter ${adapter} --stream-weights`;
+      const stdin = jsonLines({ tokens: [1, 2, 3] });
+      const [{ weights }] = await rowsOf(score, { cwd: place.cwd, stdin });
+      assertEquals(weights[0].length, streams);
+    }
     const refused = await place.train(`--model two --streams 4 ${ROWS} --steps 1 --out no`);
-    assertFailed(refused, 2, "`--streams` cannot change a ParScale model: it has streams 2");
+    assertRefused(refused, 2, "`--streams` cannot change a ParScale model: it has streams 2");
   }));

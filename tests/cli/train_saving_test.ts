@@ -1,7 +1,7 @@
 /** Files of `parscale train` when something goes wrong while it works. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { assertFailed, assertRefused, jsonLines } from "./models.ts";
-import { runParscale, runShell } from "./run.ts";
+import { runShell } from "./run.ts";
 import { ROWS, withWorkplace } from "./train_testing.ts";
 
 Deno.test("a loss that is not finite ends with 5, names the last good checkpoint, saves nothing", () =>
@@ -16,10 +16,8 @@ Deno.test("a loss that is not finite ends with 5, names the last good checkpoint
       .exec(late.stderr)!;
     const saved = Number(step) - 1 & ~1; // every second step
     assert(saved >= 2, late.stderr);
-    assertStringIncludes(
-      late.stderr,
-      `\nhint: last good checkpoint: late/checkpoint-00000${saved}\n`,
-    );
+    const hint = `\nhint: last good checkpoint: late/checkpoint-00000${saved}\n`;
+    assertStringIncludes(late.stderr, hint);
     assertEquals(place.last("late"), `${place.cwd}/late/checkpoint-00000${saved}`);
     assertEquals(place.metrics("late").length, Number(step) - 1);
     await place.weights("late");
@@ -41,20 +39,12 @@ Deno.test("a run that would not fit the memory takes fewer rows at a time, and s
       const planned = await place.train(`${line} --steps 1 --out no --dry-run --json ${flags}`);
       return JSON.parse(planned.stdout).results.memory_bytes as number;
     };
-    const again = "--checkpoint-activations";
-    const [two, one, least] = await Promise.all([
-      memory("--micro-batch 2"),
-      memory("--micro-batch 1"),
-      memory(`--micro-batch 1 ${again}`),
-    ]);
+    const ways = ["--micro-batch 2", "--micro-batch 1"]
+      .concat("--micro-batch 1 --checkpoint-activations");
+    const [two, one, least] = await Promise.all(ways.map(memory)) as [number, number, number];
     assert(least < one && one < two);
-    for (
-      const [limit, flags] of [
-        [two, "--micro-batch 2"],
-        [two - 1, "--micro-batch 1"],
-        [one - 1, `--micro-batch 1 ${again}`],
-      ] as const
-    ) {
+    for (const [i, limit] of [two, two - 1, one - 1].entries()) {
+      const flags = ways[i]!;
       const run = `run-${limit}`;
       const { code, stderr } = await place.train(
         `${line} --steps 2 --memory-limit ${limit}B --out ${run} --no-progress`,
@@ -65,12 +55,8 @@ Deno.test("a run that would not fit the memory takes fewer rows at a time, and s
       await place.trained(`${line} --steps 3 ${flags} --out given-${limit}`);
       assertEquals(place.steady(run), place.steady(`given-${limit}`));
     }
-    assertFailed(
-      await place.train(`${line} --steps 2 --memory-limit ${least - 1}B --out no`),
-      4,
-      "error: training needs ",
-      "hint: lower --seq-len\n",
-    );
+    const less = await place.train(`${line} --steps 2 --memory-limit ${least - 1}B --out no`);
+    assertFailed(less, 4, "error: training needs ", "hint: lower --seq-len\n");
   }));
 
 Deno.test("without a length or --out, train takes one epoch of its data and writes to run", () =>
@@ -92,11 +78,9 @@ Deno.test("train --overwrite replaces a run, and refuses a folder that holds any
     assertFailed(await place.train(line), 2, 'error: "run" already exists\n', hint);
     assertEquals(place.read("run/metrics.jsonl"), before);
     const again = `--model p2 ${ROWS} --steps 1 --overwrite --tensorboard --out run`;
-    assertRefused(
-      await place.train(again),
-      2,
-      '"run" holds "notes.txt", which is not part of a training run: it is not replaced',
-    );
+    const not = "it is not replaced";
+    const notes = `"run" holds "notes.txt", which is not part of a training run: ${not}`;
+    assertRefused(await place.train(again), 2, notes);
     assertEquals(place.read("run/metrics.jsonl"), before);
     Deno.removeSync(`${place.cwd}/run/notes.txt`);
     const names = [".lock", "checkpoint-000001", "config.json", "last", "metrics.jsonl"];
@@ -107,40 +91,41 @@ Deno.test("train --overwrite replaces a run, and refuses a folder that holds any
     // A user's folder that happens to have files of the same names.
     Deno.mkdirSync(`${place.cwd}/project`);
     place.write("project/config.json", "{}");
-    assertRefused(
-      await place.train(`--model p2 ${ROWS} --steps 1 --overwrite --out project`),
-      2,
-      '"project" does not look like a training run: it is not replaced',
-    );
-    assertEquals(place.names("project"), ["config.json"]);
     place.write("file", "");
-    const file = await place.train(`--model p2 ${ROWS} --steps 1 --overwrite --out file`);
-    assertRefused(file, 2, '"file" already exists and is a file');
+    for (
+      const [out, reason] of [
+        ["project", `does not look like a training run: ${not}`],
+        ["file", "already exists and is a file"],
+      ] as const
+    ) {
+      const found = await place.train(`--model p2 ${ROWS} --steps 1 --overwrite --out ${out}`);
+      assertRefused(found, 2, `"${out}" ${reason}`);
+    }
+    assertEquals(place.names("project"), ["config.json"]);
   }));
 
 Deno.test("--overwrite never removes the model, adapter or config the run starts from", () =>
   withWorkplace(async (place) => {
     await place.trained(`--model p2 ${ROWS} --steps 1 --out full`);
-    await place.trained(
-      `--model p1 --streams 2 --train-params introduced ${ROWS} --steps 1 --out peft`,
-    );
-    const refused = async (line: string, out: string) =>
-      assertRefused(
-        await place.train(`${line} ${ROWS} --steps 1 --overwrite --out ${out}`),
-        2,
-        out.includes("/")
-          ? `"${out}" holds "README.md", which is not part of a training run: it is not replaced`
-          : `"${out}" holds the model to start from`,
-      );
-    await Promise.all([
-      refused("--model full", "full"),
-      refused("--model ./full/checkpoint-000001", "full"),
-      refused("--model full", "full/checkpoint-000001"),
-      refused("--model peft", "peft"),
-      refused("--model p1 --adapter peft", "peft"),
-      refused("--init scratch --config-from full/checkpoint-000001", "full"),
-      refused("--init scratch --config-from full/checkpoint-000001/config.json", "full"),
-    ]);
+    const introduced = "--model p1 --streams 2 --train-params introduced";
+    await place.trained(`${introduced} ${ROWS} --steps 1 --out peft`);
+    const first = "full/checkpoint-000001", start = "holds the model to start from";
+    const scratch = `--init scratch --config-from ${first}`;
+    const other = 'holds "README.md", which is not part of a training run: it is not replaced';
+    for (
+      const [line, out, reason] of [
+        ["--model full", "full", start],
+        [`--model ./${first}`, "full", start],
+        ["--model full", first, other],
+        ["--model peft", "peft", start],
+        ["--model p1 --adapter peft", "peft", start],
+        [scratch, "full", start],
+        [`${scratch}/config.json`, "full", start],
+      ] as const
+    ) {
+      const found = await place.train(`${line} ${ROWS} --steps 1 --overwrite --out ${out}`);
+      assertRefused(found, 2, `"${out}" ${reason}`);
+    }
     assertEquals((await place.weights("full")).size, 34);
     assertEquals((await place.weights("peft", "introduced.safetensors")).size, 8);
   }));
@@ -210,16 +195,13 @@ Deno.test("the authors' files beside a model stay beside what is trained from it
   withWorkplace(async (place) => {
     const names = ["configuration_qwen2_parscale.py", "modeling_qwen2_parscale.py"];
     await Deno.mkdir(`${place.cwd}/code`);
-    for (const name of names) await Deno.writeTextFile(`${place.cwd}/code/${name}`, `# ${name}`);
-    const convert = "convert --model p1 --streams 2 --out with-code --hf-code code";
-    const { code, stderr } = await runParscale(convert.split(" "), { cwd: place.cwd });
-    assertEquals(code, 0, stderr);
+    for (const name of names) place.write(`code/${name}`, `# ${name}`);
+    await place.run("convert --model p1 --streams 2 --out with-code --hf-code code");
     await place.trained(`--model with-code ${ROWS} --steps 1 --out run`);
-    const checkpoint = `${place.cwd}/run/checkpoint-000001`;
     for (const name of names) {
-      assertEquals(await Deno.readTextFile(`${checkpoint}/${name}`), `# ${name}`);
+      assertEquals(place.read(`run/checkpoint-000001/${name}`), `# ${name}`);
     }
-    const { auto_map } = JSON.parse(await Deno.readTextFile(`${checkpoint}/config.json`));
+    const { auto_map } = place.config("run/checkpoint-000001");
     assertEquals(auto_map.AutoConfig, "configuration_qwen2_parscale.Qwen2ParScaleConfig");
   }));
 
@@ -234,14 +216,13 @@ Deno.test("--resume --steps makes a run longer, as if it had been begun so", () 
     assertEquals(metrics("run"), metrics("whole"));
     assertEquals((await place.trained("--resume --out run")).length, 4, "the new end is kept");
 
-    await place.trained(
-      `${flags} --schedule wsd --steps 6 --decay-steps 2 --save-every 4 --out wsd`,
-    );
+    const wsd = `${flags} --schedule wsd --decay-steps 2`;
+    await place.trained(`${wsd} --steps 6 --save-every 4 --out wsd`);
     const late = await place.train("--resume --steps 9 --out wsd");
     assertRefused(late, 2, '"wsd" cannot continue to step 9: its learning rate falls since step 4');
     place.write("wsd/last", "checkpoint-000004\n");
     await place.trained("--resume --steps 9 --out wsd");
-    await place.trained(`${flags} --schedule wsd --steps 9 --decay-steps 2 --warmup 0 --out long`);
+    await place.trained(`${wsd} --steps 9 --warmup 0 --out long`);
     assertEquals(metrics("wsd"), metrics("long"));
 
     await place.trained(`${flags} --steps 2 --out cosine`);
@@ -249,9 +230,4 @@ Deno.test("--resume --steps makes a run longer, as if it had been begun so", () 
     const reason = "the cosine of 2 steps has lowered the learning rate of the steps done";
     assertRefused(fallen, 2, `"cosine" cannot continue to step 4: ${reason}`);
     assertStringIncludes(fallen.stderr, "--model cosine --steps 2 --out NEW");
-  }));
-
-Deno.test("a run behind --resume is told to be that of --out", () =>
-  withWorkplace(async (place) => {
-    assertFailed(await place.train("--resume run"), 2, "hint: did you mean `--resume --out run`?");
   }));

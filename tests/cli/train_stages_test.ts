@@ -8,18 +8,16 @@ const SCRATCH = "--init scratch --config-from p1";
 Deno.test("from scratch: drawn from the seed with the asked deviation, tokenizer taken along", () =>
   withWorkplace(async (place) => {
     const line = `${ROWS} --steps 1 --lr 0`;
-    const [same, again] = await Promise.all([
-      place.trained(`${SCRATCH} ${line} --out a`),
-      place.trained(`${SCRATCH} ${line} --out b`),
-      place.trained(`${SCRATCH} ${line} --seed 1 --out other`),
-      place.trained(`${SCRATCH} --init-std 0.1 ${line} --out wide`),
-      place.trained(`--init scratch --config-from p2 ${line} --out streams`),
-    ]);
-    assertEquals(same![0].loss, again![0].loss);
-    assertAlmostEquals(same![0].loss, Math.log(512), 0.1);
-    const [a, b, other, wide, streams] = await Promise.all(
-      ["a", "b", "other", "wide", "streams"].map((run) => place.weights(run)),
-    );
+    const [a, b, other, wide, streams] = await Promise.all([
+      ...[SCRATCH, SCRATCH, `${SCRATCH} --seed 1`, `${SCRATCH} --init-std 0.1`],
+      "--init scratch --config-from p2",
+    ].map(async (how, i) => {
+      await place.trained(`${how} ${line} --out ${i}`);
+      return await place.weights(`${i}`);
+    }));
+    const losses = [0, 1].map((run) => place.metrics(`${run}`)[0].loss);
+    assertEquals(losses[0], losses[1]);
+    assertAlmostEquals(losses[0], Math.log(512), 0.1);
     assertEquals(a, b);
     const name = "model.layers.0.mlp.up_proj.weight";
     assert(a!.get(name)!.some((value, i) => value !== other!.get(name)![i]));
@@ -29,18 +27,14 @@ Deno.test("from scratch: drawn from the seed with the asked deviation, tokenizer
     assertAlmostEquals(deviation(wide!.get(name)!), 0.1, 5e-3);
     assert(a!.get("model.norm.weight")!.every((value) => value === 1));
     assert(a!.get("model.layers.0.self_attn.q_proj.bias")!.every((value) => value === 0));
-    assertAlmostEquals(
-      deviation(streams!.get("model.layers.0.self_attn.prefix_k")!),
-      0.02,
-      2e-3,
-    );
-    assert(place.names("a/checkpoint-000001").includes("tokenizer.json"));
+    const prefix = streams!.get("model.layers.0.self_attn.prefix_k")!;
+    assertAlmostEquals(deviation(prefix), 0.02, 2e-3);
+    assert(place.names("0/checkpoint-000001").includes("tokenizer.json"));
   }));
 
 Deno.test("from scratch with --tokenizer: a config.json or a shape of the paper reads texts", () =>
   withWorkplace(async (place) => {
-    const shape = JSON.parse(place.read("p1/config.json"));
-    place.write("shape.json", JSON.stringify(shape));
+    place.write("shape.json", place.read("p1/config.json"));
     const texts = "--tokenizer p1 --data texts.jsonl --seq-len 24 --batch 2 --steps 1";
     const paper = "--init scratch --config-from paper-0.5b --streams 8";
     const [, planned] = await Promise.all([
@@ -58,10 +52,8 @@ Deno.test("from scratch with --tokenizer: a config.json or a shape of the paper 
 
 Deno.test("two stages: one stream with WSD, then converted, then trained with two", () =>
   withWorkplace(async (place) => {
-    const first = await place.trained(
-      `${SCRATCH} ${ROWS} --schedule wsd --warmup 2 --decay-steps 3 --steps 10 --lr 3e-3 ` +
-        "--lr-min 1e-4 --out one",
-    );
+    const wsd = "--schedule wsd --warmup 2 --decay-steps 3 --steps 10 --lr 3e-3 --lr-min 1e-4";
+    const first = await place.trained(`${SCRATCH} ${ROWS} ${wsd} --out one`);
     const rates = first.map(({ lr }) => Number(lr.toPrecision(6)));
     assertEquals(rates.slice(0, 7), [1.5e-3, ...Array(6).fill(3e-3)]);
     assertEquals(rates[9], 1e-4);
@@ -83,22 +75,20 @@ Deno.test("two stages: one stream with WSD, then converted, then trained with tw
 Deno.test("one batch is learned by heart", () =>
   withWorkplace(async (place) => {
     const line = "--schedule constant --warmup 0 --lr 3e-3 --overfit-one-batch";
-    const [rows, packed] = await Promise.all([
-      place.trained(`--model p2 ${ROWS} ${line} --steps 20 --out rows`),
-      place.trained(
-        `--model p1 --data texts.jsonl --seq-len 24 --batch 2 --micro-batch 1 ${line} --steps 40 --out texts`,
-      ),
-    ]);
-    assert(rows!.at(-1).loss < 0.01, `${rows!.at(-1).loss}`);
-    assert(packed!.at(-1).loss < 0.05, `${packed!.at(-1).loss}`);
+    const packed = "--model p1 --data texts.jsonl --seq-len 24 --batch 2 --micro-batch 1";
+    for (
+      const [data, steps, most] of [[`--model p2 ${ROWS}`, 20, 0.01], [packed, 40, 0.05]] as const
+    ) {
+      const run = await place.trained(`${data} ${line} --steps ${steps} --out ${steps}`);
+      assert(run.at(-1).loss < most, `${run.at(-1).loss}`);
+    }
   }));
 
 Deno.test("longer context: base and length are saved, and longer rows can follow", () =>
   withWorkplace(async (place) => {
-    await place.trained(
-      `--model p2 ${ROWS} --steps 1 --rope-theta 1e6 --context 4096 --save-dtype bf16 --out long`,
-    );
-    const config = JSON.parse(place.read("long/checkpoint-000001/config.json"));
+    const rope = "--rope-theta 1e6 --context 4096 --save-dtype bf16";
+    await place.trained(`--model p2 ${ROWS} --steps 1 ${rope} --out long`);
+    const config = place.config("long/checkpoint-000001");
     assertEquals([config.rope_theta, config.max_position_embeddings], [1e6, 4096]);
     assertEquals([config.torch_dtype, config.parscale_n], ["bfloat16", 2]);
     await place.trained(`--model long ${ROWS} --steps 1 --context 16 --out short`);

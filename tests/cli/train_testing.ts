@@ -7,7 +7,7 @@ import { assertEquals } from "@std/assert";
 import { readHeader } from "../../core/checkpoint/safetensors.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
 import { weightType } from "../../core/base/dtype.ts";
-import { EXPECTED, jsonLines, parseLines } from "./models.ts";
+import { EXPECTED, jsonLines, names, parseLines } from "./models.ts";
 import { parscale, type RunOptions, runParscale, type RunResult } from "./run.ts";
 import { linkSync } from "../links.ts";
 import { withScratch } from "../scratch.ts";
@@ -64,19 +64,13 @@ export class Workplace {
 
   /** Starts `parscale train` without waiting for it. */
   start(line: string): Deno.ChildProcess {
-    return parscale(this.args(line), {
-      cwd: this.cwd,
-      env: this.env,
-      stdin: "null",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
+    const pipes = { stdin: "null", stdout: "piped", stderr: "piped" } as const;
+    return parscale(this.args(line), { cwd: this.cwd, env: this.env, ...pipes }).spawn();
   }
 
   /** Any other command. */
   command(line: string, stdin?: string): Promise<RunResult> {
-    const options = stdin === undefined ? {} : { stdin };
-    return runParscale(line.split(" "), { cwd: this.cwd, ...options });
+    return runParscale(line, { cwd: this.cwd, ...(stdin !== undefined && { stdin }) });
   }
 
   /** Any other command, which must succeed. */
@@ -124,7 +118,13 @@ export class Workplace {
 
   /** Names in a folder, hidden ones too. */
   names(path: string): string[] {
-    return [...Deno.readDirSync(`${this.cwd}/${path}`)].map(({ name }) => name).sort();
+    return names(`${this.cwd}/${path}`);
+  }
+
+  /** The `config.json` of a folder. */
+  // deno-lint-ignore no-explicit-any -- tests look at any field
+  config(folder: string): any {
+    return JSON.parse(this.read(`${folder}/config.json`));
   }
 
   exists(path: string): boolean {
@@ -137,16 +137,19 @@ export class Workplace {
   }
 }
 
-/** Calls `body` with a new folder that holds the models, `rows.jsonl` and `texts.jsonl`. */
+/** Puts the models, `rows.jsonl` and `texts.jsonl` into a folder. */
+export function fillWorkplace(cwd: string): Workplace {
+  const place = new Workplace(cwd);
+  for (const [name, model] of Object.entries(LINKS)) {
+    linkSync(`${MODELS}${model}`, `${cwd}/${name}`);
+  }
+  const rows = EXPECTED.train[0].batches.flat();
+  place.write("rows.jsonl", jsonLines(...rows.map((tokens: number[]) => ({ tokens }))));
+  place.write("texts.jsonl", jsonLines(...texts(60)));
+  return place;
+}
+
+/** Calls `body` with a new folder that is filled so. */
 export function withWorkplace(body: (place: Workplace) => Promise<void>): Promise<void> {
-  return withScratch(async (cwd) => {
-    const place = new Workplace(cwd);
-    for (const [name, model] of Object.entries(LINKS)) {
-      linkSync(`${MODELS}${model}`, `${cwd}/${name}`);
-    }
-    const rows = EXPECTED.train[0].batches.flat();
-    place.write("rows.jsonl", jsonLines(...rows.map((tokens: number[]) => ({ tokens }))));
-    place.write("texts.jsonl", jsonLines(...texts(60)));
-    await body(place);
-  });
+  return withScratch((cwd) => body(fillWorkplace(cwd)));
 }

@@ -27,15 +27,18 @@ function wonInTurn(pieces: string[], P: number): MeasuredText {
   };
 }
 
+/** The page of a text. */
+const pageOf = (text: MeasuredText, P: number) => drawPage(studyTexts("m", labelsOf(P), [text]));
+
 Deno.test("what cannot be seen is made visible, and nothing acts upon a terminal", () => {
-  const shown = (piece: string | undefined) => visibleText(piece, 7);
-  assertEquals(shown(undefined), "<7>");
-  assertEquals(shown(".\n\n"), ".↵↵");
-  assertEquals(shown("\ta\r"), "→a␍");
-  assertEquals(shown("\x1b[31m\x00\x7f"), "␛[31m␀␡");
-  assertEquals(shown("a\u202eb\u200b\u0085"), "a\\u{202e}b\\u{200b}\\u{85}");
-  assertEquals(shown("\u0301"), "◌\u0301");
-  assertEquals(shown(" cat"), " cat");
+  for (
+    const [piece, shown] of [
+      ...[[undefined, "<7>"], [".\n\n", ".↵↵"], ["\ta\r", "→a␍"], [" cat", " cat"]],
+      ["\x1b[31m\x00\x7f", "␛[31m␀␡"],
+      ["a\u202eb\u200b\u0085", "a\\u{202e}b\\u{200b}\\u{85}"],
+      ["\u0301", "◌\u0301"],
+    ]
+  ) assertEquals(visibleText(piece, 7), shown);
 });
 
 Deno.test("pieces joined are the text, whatever bytes the tokens end in", async () => {
@@ -84,42 +87,32 @@ Deno.test("a character of two tokens is drawn once, with the letters of both", (
   const view = { width: 16, colored: false };
   const text = wonInTurn(["caf", "", "é", "!"], 3);
   assertEquals(textView(text, labelsOf(3), view), "café !\nA  BCA\n");
-  const page = drawPage(studyTexts("m", labelsOf(3), [text]));
+  const page = pageOf(text, 3);
   assertMatch(page, /<span class="s1 w\d part"><\/span><span class="s2 w\d narrow">é<\/span>/);
 });
 
 Deno.test("a line end with an indent breaks the line of the page", () => {
   const text = wonInTurn(["if x:", "\n    ", "y", "\n\n", "↵"], 2);
-  const page = drawPage(studyTexts("m", labelsOf(2), [text]));
+  const page = pageOf(text, 2);
   const shown = [...page.matchAll(/<span class="s[^>]*>([^<]*)<\/span>/g)].map(([, text]) => text);
   assertEquals(shown, ["if x:", "↵\n    ", "y", "↵\n↵\n", "↵"]);
 });
 
 Deno.test("the colour of a token is the stronger the larger the weight of its stream", () => {
   const weights = [[0.25, 0.25, 0.25, 0.25], [0.5, 0.25, 0.25, 0], [1, 0, 0, 0]];
-  const text = {
-    ...wonInTurn(["a", "b", "c"], 4),
-    weights: weights.map((row) => Float32Array.from(row)),
-  };
-  const page = drawPage(studyTexts("m", labelsOf(4), [text]));
-  assertEquals([...page.matchAll(/class="s0 (w\d)/g)].map(([, strength]) => strength), [
-    "w0",
-    "w3",
-    "w9",
-  ]);
+  const rows = weights.map((row) => Float32Array.from(row));
+  const page = pageOf({ ...wonInTurn(["a", "b", "c"], 4), weights: rows }, 4);
+  const strengths = [...page.matchAll(/class="s0 (w\d)/g)].map(([, strength]) => strength);
+  assertEquals(strengths, ["w0", "w3", "w9"]);
   assertStringIncludes(page, "@media (prefers-color-scheme: dark)");
   assert(!/background(-color)?: (white|#fff)/.test(page), "no fixed white ground");
 });
 
-Deno.test("thirty streams: the page has all of them", () => {
-  const study = studyTexts("m", labelsOf(30), [wonInTurn(new Array(40).fill("a "), 30)]);
-  const page = drawPage(study);
-  assertStringIncludes(page, `.tokens .s29::before {\n  content: "30";\n}`);
-});
-
-Deno.test("a block of the page ends where a line ends, or after 512 tokens", () => {
+Deno.test("a page has all of thirty streams; its blocks end with a line or after 512 tokens", () => {
+  const thirty = pageOf(wonInTurn(new Array(40).fill("a "), 30), 30);
+  assertStringIncludes(thirty, `.tokens .s29::before {\n  content: "30";\n}`);
   const pieces = Array.from({ length: 1300 }, (_, t) => t === 99 ? "\n" : "a");
-  const page = drawPage(studyTexts("m", labelsOf(2), [wonInTurn(pieces, 2)]));
+  const page = pageOf(wonInTurn(pieces, 2), 2);
   const starts = [...page.matchAll(/<div data-from="(\d+)">/g)].map(([, from]) => Number(from));
   assertEquals(starts, [0, 100, 612, 1124]);
 });

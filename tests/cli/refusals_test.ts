@@ -1,0 +1,116 @@
+/**
+ * Misuse and bad data of every command: `refusals.txt` has a line for each, with its exit code and what
+ * stderr says. Nothing is printed on stdout, and nothing is written.
+ *
+ *   CODE COMMAND LINE [< STDIN] [→ TEXT]
+ *     TEXT
+ *
+ * An ellipsis in a text stands for any text; an error or hint without one at its end is a whole line.
+ */
+import { dirname } from "node:path";
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { DATA, TINY } from "./eval_testing.ts";
+import { jsonLines, MODEL, MODEL4, names, succeed } from "./models.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
+import { linkSync } from "../links.ts";
+import { fillWorkplace, ROWS } from "./train_testing.ts";
+
+/** Short names in the table. */
+const SHORT: Readonly<Record<string, string>> = {
+  $ROWS: ROWS,
+  $ONE: `${ROWS} --steps 1`,
+  $SHAPE: "--hidden-size 1536 --intermediate-size 8320",
+  $STACK: "--data-set stack-v2-python",
+  $TINY: "-m tiny --data data",
+  $GSM8K: "-m tiny --data data --tasks gsm8k",
+};
+
+const TOKENS = { step: 1, tokens: 1 }, STEP = { ...TOKENS, loss: 2 };
+const QUESTION = { question: "1+1?" }, CHOICE = { goal: "g", sol1: "a", sol2: "b", label: 2 };
+const ANSWERED = { key: 7, prompt: "p", instruction_id_list: [], kwargs: [] };
+const HARDWARE = { bandwidth_gb_s: 1, tflops: 1 };
+
+/** Files of a scratch folder, most with a fault. */
+const FILES: Readonly<Record<string, unknown>> = {
+  "config.json": { modle: "p2" },
+  "short.txt": "short",
+  "empty.jsonl": "",
+  "mixed.jsonl": jsonLines({ text: "a b" }, { tokens: [1, 2] }),
+  "masked.jsonl": { tokens: [1, 2, 3], labels: [1, -100, -100] },
+  "unknown.jsonl": { tokens: [1, 512] },
+  "broken.jsonl": '{"tokens": [1, 2]}\n{"tokens":',
+  "mistral/config.json": { model_type: "mistral" },
+  "a/metrics.jsonl": STEP,
+  "b/metrics.jsonl": STEP,
+  "steps.jsonl": STEP,
+  "loss.jsonl": `${JSON.stringify(STEP)}\nloss 3\n`,
+  "text.jsonl": { ...TOKENS, loss: "2" },
+  "other.jsonl": TOKENS,
+  "half.json": { bandwidth_gb_s: 1 },
+  "typo.json": { ...HARDWARE, bandwith_gb_s: 1 },
+  "negative.json": { ...HARDWARE, bandwidth_gb_s: -1 },
+  "question.jsonl": QUESTION,
+  "label.jsonl": CHOICE,
+  "cut.jsonl": `${JSON.stringify({ ...QUESTION, answer: "#### 2" })}\n{"question": "2+`,
+  "twice/ifeval/input_data.jsonl": jsonLines(ANSWERED, ANSWERED),
+  "trained/gsm8k/test.jsonl": jsonLines({ ...QUESTION, answer: "#### 1" }).repeat(7473),
+  "trained/gsm8k/train.jsonl": jsonLines({ ...QUESTION, answer: "#### 1" }),
+  "not.json": { not: {} },
+  "taken/mine": "",
+  "empty/.keep": "",
+  "cache/.keep": "",
+};
+
+function fill(cwd: string): void {
+  fillWorkplace(cwd);
+  const links = { p4: MODEL4, tiny: TINY, data: DATA };
+  for (const [name, path] of Object.entries(links)) linkSync(path, `${cwd}/${name}`);
+  for (const [path, content] of Object.entries(FILES)) {
+    Deno.mkdirSync(dirname(`${cwd}/${path}`), { recursive: true });
+    const text = typeof content === "string" ? content : jsonLines(content);
+    Deno.writeTextFileSync(`${cwd}/${path}`, text);
+  }
+}
+
+/** Returns the pattern of a text of the table. */
+function patternOf(text: string): RegExp {
+  const escaped = text.split(/ ?… ?/).map((part) => part.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&"));
+  const isLine = /^(error|hint): /.test(text);
+  return new RegExp(`${isLine ? "^" : ""}${escaped.join("[^]*")}${isLine ? "$" : ""}`, "m");
+}
+
+const [, ...sections] = Deno.readTextFileSync(new URL("refusals.txt", import.meta.url))
+  .split(/^\[(.+)\]\n/m);
+
+const CASE = /^(\d) (.*)\n((?: {2}.*\n)*)/gm;
+
+for (let i = 0; i < sections.length; i += 2) {
+  const [title, body] = sections.slice(i) as [string, string];
+  Deno.test(`refused: ${title}`, () =>
+    withScratch(async (cwd) => {
+      fill(cwd);
+      if (title === "quantized folders") {
+        await succeed(`convert --model ${MODEL} --quantize q4 --out q4`, { cwd });
+      }
+      assertEquals(body.replaceAll(CASE, "").trim(), "", "every line is a case");
+      const before = names(cwd);
+      for (const [, code, head, more] of body.matchAll(CASE)) {
+        const [command, first] = head!.split(" → ");
+        const [line, input = ""] = command!.split(" < ");
+        const texts = [first ?? "", ...more!.split("\n").map((text) => text.trim())];
+        const words = line!.replace(/\$\w+/g, (name) => SHORT[name]!);
+        const stdin = input.replaceAll("\\n", "\n");
+        const found = await runParscale(words, {
+          cwd,
+          stdin,
+          env: { PARSCALE_CACHE: `${cwd}/cache` },
+        });
+        assertEquals([found.code, found.stdout], [Number(code), ""], `${line}: ${found.stderr}`);
+        assertMatch(found.stderr, /(^|\n)(error: [^\n]+\n)+(\n(hint: [^\n]+\n)+)?$/, line);
+        for (const text of texts) assertMatch(found.stderr, patternOf(text), line);
+        assert(!/^\s+at /m.test(found.stderr), found.stderr);
+      }
+      assertEquals(names(cwd), before, "nothing is written");
+    }));
+}
