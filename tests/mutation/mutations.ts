@@ -17,6 +17,18 @@ const LIST = String.raw`
 core/generate/scheduler.ts by device/generate/free_test.ts
   the cache of a prefill group that failed is never freed: error };\n      group[Symbol.dispose](); → error };
 
+core/generate/scheduler.ts by device/generate/scheduler_test.ts
+  sequences begin that do not fit into memory: this.#mostAtOnce() - this.running → this.#options.batch - this.running
+
+core/generate/batch_size.ts by device/generate/scheduler_test.ts
+  a cache that grows is counted once: totalBytes + sections.state → totalBytes
+
+core/runtime/onnxruntime/session/executable.ts by device/runtime/memory_test.ts
+  a program keeps its last caches: new WeakRef(tensor) → { deref: () => tensor } as unknown as WeakRef<OnnxValue>
+
+core/eval/sandbox/pool.ts by unit/eval/sandbox_test.ts
+  a closed sandbox starts processes: !this.#closed && this.#children → this.#children
+
 core/generate/prefix_cache.ts by unit/generate/prefix_cache_test.ts
   first in, first out:     this.#entries.add(entry);\n    target →     target
   a whole prompt counts as shared: tokens.length - 1; → tokens.length;
