@@ -124,7 +124,7 @@ cli/output/journal.ts by unit/cli/journal_test.ts
 
 cli/output/row_writer.ts by unit/cli/row_writer_test.ts
   exit code 0 when a row failed: this.#failed > 0 ? 1 : 0 → 0
-  rows as they finish: this.#waiting.get(this.#written)) → this.#waiting.get(at))
+  rows as they finish: this.#waiting.set(at, rows) → this.#waiting.set(this.#written, rows)
 
 cli/output/exit_codes.ts by unit/docs_test.ts unit/cli/main_test.ts
   another exit code for bad data: code: 3, → code: 4,
