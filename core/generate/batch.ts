@@ -58,11 +58,12 @@ export class Batch implements Disposable {
     this.#cache?.[Symbol.dispose]();
   }
 
+  /** Sequences under way. */
   get sequences(): Sequence[] {
     return this.#rows.filter((sequence) => sequence !== undefined);
   }
 
-  /** Sequences under way. */
+  /** Number of sequences under way. */
   get occupied(): number {
     return this.sequences.length;
   }

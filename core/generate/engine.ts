@@ -228,9 +228,8 @@ export class Engine {
       this.#compile(this.#build(sizes, options));
     this.#prepared.delete(key);
     this.#prepared.set(key, ready); // now the most recently used
-    if (
-      this.#prepared.size > MAX_PROGRAMS[this.device.traits.staticShapes ? "static" : "dynamic"]
-    ) {
+    const { staticShapes } = this.device.traits;
+    if (this.#prepared.size > MAX_PROGRAMS[staticShapes ? "static" : "dynamic"]) {
       this.#prepared.delete(this.#prepared.keys().next().value!);
     }
     return ready;

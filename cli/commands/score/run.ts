@@ -1,8 +1,8 @@
 /** Carries out `parscale score`: batches of rows through the model, in input order. */
 import { DataError } from "../../../core/base/errors.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
-import { checkTokens } from "../../../core/generate/prefill.ts";
 import { largestBatch } from "../../../core/generate/batch_size.ts";
+import { checkTokens } from "../../../core/generate/prefill.ts";
 import {
   requireStreamWeights,
   type Score,
@@ -90,7 +90,10 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   return await results.finish();
 }
 
-/** Scores a batch, in parts where it exceeds `limit` bytes; rows that the model cannot take get an `error` instead of numbers. */
+/**
+ * Scores a batch, in parts where it exceeds `limit` bytes. Rows that the model cannot take get an `error`
+ * instead of numbers.
+ */
 async function scoreRows(
   model: Session,
   rows: readonly InputRow[],
