@@ -1,4 +1,6 @@
 /** Runs `chat`: reads lines, answers messages, obeys lines that begin with a slash. */
+import { dirname } from "node:path";
+import { PLATFORM } from "../../../core/base/platform/mod.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
@@ -7,7 +9,6 @@ import { type NamedAdapter, openServed, parseAdapters } from "../../input/named_
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { TerminalLines } from "../../input/terminal_lines.ts";
 import type { command } from "./flags.ts";
-import { addToHistory, historyPath, readHistory } from "./history.ts";
 import { type AnswerOptions, ChatSession } from "./session.ts";
 import { Talk } from "./talk.ts";
 
@@ -104,4 +105,40 @@ async function* readLines(stdin: ReadableStream<Uint8Array>): AsyncGenerator<str
     yield* lines;
   }
   if (text !== "") yield text;
+}
+
+/** Messages of earlier conversations, for the arrow keys; the file has one JSON string a line. */
+const HISTORY_MESSAGES = 1000;
+
+/** The file of the history; undefined where there is no home. */
+function historyPath(io: Io): string | undefined {
+  const env = (name: string) => io.env(name);
+  const home = PLATFORM.home(env);
+  const state = io.env("XDG_STATE_HOME") || (home && `${home}/.local/state`);
+  return state && `${state}/parscale/chat_history`;
+}
+
+/** Reads the history; a file that is missing or damaged has none. */
+async function readHistory(path: string): Promise<string[]> {
+  try {
+    return (await Deno.readTextFile(path)).split("\n").filter((line) => line !== "")
+      .map((line) => JSON.parse(line)).filter((text) => typeof text === "string").slice(
+        -HISTORY_MESSAGES,
+      );
+  } catch {
+    return [];
+  }
+}
+
+/** Adds messages to the file, readable by its owner alone. */
+async function addToHistory(path: string, messages: readonly string[]): Promise<void> {
+  if (messages.length === 0) return;
+  const all = [...await readHistory(path), ...messages].slice(-HISTORY_MESSAGES);
+  try {
+    await Deno.mkdir(dirname(path), { recursive: true });
+    const text = all.map((message) => `${JSON.stringify(message)}\n`).join("");
+    await Deno.writeTextFile(path, text, { mode: 0o600 });
+  } catch {
+    // A full disk or a folder of another user must not end a conversation.
+  }
 }

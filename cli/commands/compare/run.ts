@@ -16,7 +16,7 @@ import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
 import { reportRows } from "../../output/report.ts";
 import { counted } from "../../output/units.ts";
-import { prepareRows } from "../eval/data.ts";
+import { prepareRows } from "../../input/published_rows.ts";
 import { type Evaluation, readDocuments, readEvaluation, type Timing } from "./evaluations.ts";
 import type { EvaluatePlan, ReadPlan } from "./plan.ts";
 import { compareScores, conclusions, paperRows, rowOf } from "./show.ts";

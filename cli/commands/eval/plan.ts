@@ -9,6 +9,7 @@ import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { parseShard } from "../../input/shard.ts";
 import { requireTask } from "../../input/task.ts";
 import type { command } from "./flags.ts";
+import type { FetchPlan } from "../../input/published_rows.ts";
 
 /** Values of the flags. */
 type EvalValues = ValuesOf<typeof command>;
@@ -57,12 +58,6 @@ export interface ShowPlan {
   readonly rows: RowsPlan;
   /** For its chat template. */
   readonly model: ModelPlan | undefined;
-}
-
-/** Published files of tasks in the cache, and in the folder of `data` where one is given. */
-export interface FetchPlan extends Pick<EvalValues, "data" | "verify" | "overwrite"> {
-  readonly kind: "fetch";
-  readonly tasks: RowsPlan["tasks"];
 }
 
 /** The folders of all shards as one; only they tell the tasks of `--fail-under`. */

@@ -13,7 +13,7 @@ import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import { inputName, type Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
-import { fetchFiles, prepareAvailable } from "./data.ts";
+import { fetchFiles, prepareAvailable } from "../../input/published_rows.ts";
 import {
   type EvalPlan,
   type EvaluatePlan,

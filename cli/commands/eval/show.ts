@@ -34,7 +34,13 @@ import type { Io } from "../../output/io.ts";
 import { Report } from "../../output/report.ts";
 import { plainTable, type Row } from "../../output/table.ts";
 import type { AnsweringStats } from "./answer.ts";
-import { describeFetch, type LeftOut, planFetch, prepareAvailable, prepareRows } from "./data.ts";
+import {
+  describeFetch,
+  type LeftOut,
+  planFetch,
+  prepareAvailable,
+  prepareRows,
+} from "../../input/published_rows.ts";
 import { type Bound, type EvalPlan, type ListPlan, type ShowPlan, temperaturesOf } from "./plan.ts";
 
 /** Samples that are scored were decoded somewhere else. */

@@ -1,4 +1,5 @@
 /** From the flags of `parscale train`, or those of the run that is resumed, to a plan of the run. */
+import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { isObject, type JsonObject } from "../../../core/base/files.ts";
 import type { DataPlan } from "../../../core/data/training_data.ts";
@@ -8,7 +9,7 @@ import type { LoopOptions } from "../../../core/train/loop.ts";
 import type { ModelChoices } from "../../../core/train/model_source.ts";
 import type { OptimizerOptions } from "../../../core/train/optimizer.ts";
 import { readRunConfig } from "../../../core/train/run_folder.ts";
-import type { ScheduleOptions } from "../../../core/train/schedule.ts";
+import { defaultPhases, type ScheduleOptions } from "../../../core/train/schedule.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { commonFlags } from "../../framework/common.ts";
 import { defaultOf } from "../../framework/resolve.ts";
@@ -17,7 +18,6 @@ import { readValue } from "../../framework/values.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import type { RanksPlan } from "../../ranks/ranks.ts";
-import { type Extension, extensionOf } from "./extend.ts";
 import { type command, trainFlags } from "./flags.ts";
 
 /** Values of the flags. */
@@ -241,4 +241,52 @@ function resumedValues(
     `cannot resume "${given.out}" with other values of ${changed.join(", ")}`,
     { hints: ["leave the flags out, or start a new run from its last checkpoint"] },
   );
+}
+
+/** Extension of a resumed run by `--steps`; its phases are pinned, since their defaults follow its length. */
+export interface Extension {
+  readonly steps: number;
+  readonly warmup: number;
+  readonly decaySteps: number;
+}
+
+/** Phases, which decide whether a run can become longer. */
+interface Phases {
+  readonly out: string;
+  readonly schedule: ScheduleOptions["kind"];
+  readonly warmup?: number | undefined;
+  readonly decaySteps?: number | undefined;
+}
+
+/**
+ * The extension that `steps` asks of the run `saved` with the flags `values`; undefined where it asks for
+ * none.
+ * @throws {UsageError} where the learning rate of steps that are done depends on the length
+ */
+async function extensionOf(
+  steps: number | undefined,
+  values: Phases,
+  saved: JsonObject,
+): Promise<Extension | undefined> {
+  const before = saved.steps;
+  if (steps === undefined || typeof before !== "number" || steps <= before) return undefined;
+  const { out, schedule } = values;
+  const phases = defaultPhases(before);
+  const { warmup = phases.warmup, decaySteps = phases.decay } = values;
+  const newest = await lastCheckpoint(out);
+  const done = Number(/(\d+)$/.exec(newest ?? "")?.[1] ?? 0);
+  const stable = before - decaySteps;
+  const open = schedule === "constant" || done <= warmup || schedule === "wsd" && done <= stable;
+  if (open) return { steps, warmup, decaySteps };
+  const reason = schedule === "cosine"
+    ? `the cosine of ${before} steps has lowered the learning rate of the steps done`
+    : `its learning rate falls since step ${stable}`;
+  throw new UsageError(`"${out}" cannot continue to step ${steps}: ${reason}`, {
+    hints: [
+      `train on with a schedule of its own: --model ${out} --steps ${steps - before} --out NEW`,
+      ...(schedule === "wsd"
+        ? [`go back to a checkpoint up to step ${stable}: write its name to ${out}/last`]
+        : ["a run with --schedule constant or wsd can be made longer"]),
+    ],
+  });
 }

@@ -22,8 +22,7 @@ import { formatDuration, Progress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
 import type { EndingSignal } from "../../output/signals.ts";
 import { type Ranks, withRanks } from "../../ranks/ranks.ts";
-import type { Extension } from "./extend.ts";
-import type { TrainPlan } from "./plan.ts";
+import type { Extension, TrainPlan } from "./plan.ts";
 import { type PreparedRun, prepareRun, requireMemory } from "./prepare.ts";
 import { metricsRow, progressLine, StreamWatch, writeCard } from "./show.ts";
 

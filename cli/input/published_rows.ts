@@ -6,34 +6,43 @@
  * after their hashes were compared.
  */
 import { dirname, join } from "node:path";
-import { ParscaleError, UsageError } from "../../../core/base/errors.ts";
-import { ioError, statIfExists } from "../../../core/base/files.ts";
-import { rename } from "../../../core/base/platform/rename.ts";
-import { hashFile } from "../../../core/data/hash.ts";
+import { ParscaleError, UsageError } from "../../core/base/errors.ts";
+import { ioError, statIfExists } from "../../core/base/files.ts";
+import { rename } from "../../core/base/platform/rename.ts";
+import { hashFile } from "../../core/data/hash.ts";
 import {
   type FetchedData,
   type FetchedFile,
   type MissingFiles,
   PublishedFiles,
-} from "../../../core/eval/harness/fetch.ts";
+} from "../../core/eval/harness/fetch.ts";
 import {
   type PreparedTask,
   prepareTasks,
   type RowsPlan,
   type TaskPlan,
-} from "../../../core/eval/harness/prepare.ts";
-import type { Task } from "../../../core/eval/harness/task.ts";
-import { taskOf } from "../../../core/eval/tasks/mod.ts";
-import { PUBLISHED, type PublishedData } from "../../../core/eval/tasks/published.ts";
-import { hubAccess } from "../../../core/hub/access.ts";
-import { HubClient } from "../../../core/hub/client.ts";
-import type { HubFile } from "../../../core/hub/repository.ts";
-import { OpenDisplay } from "../../input/open_model.ts";
-import type { Invocation } from "../../output/document.ts";
-import type { Io } from "../../output/io.ts";
-import { Report } from "../../output/report.ts";
-import { bytesText, counted } from "../../output/units.ts";
-import type { FetchPlan } from "./plan.ts";
+} from "../../core/eval/harness/prepare.ts";
+import type { Task } from "../../core/eval/harness/task.ts";
+import { taskOf } from "../../core/eval/tasks/mod.ts";
+import { PUBLISHED, type PublishedData } from "../../core/eval/tasks/published.ts";
+import { hubAccess } from "../../core/hub/access.ts";
+import { HubClient } from "../../core/hub/client.ts";
+import type { HubFile } from "../../core/hub/repository.ts";
+import { OpenDisplay } from "./open_model.ts";
+import type { Invocation } from "../output/document.ts";
+import type { Io } from "../output/io.ts";
+import { Report } from "../output/report.ts";
+import { bytesText, counted } from "../output/units.ts";
+
+/** Published files of tasks in the cache, and in the folder of `data` where one is given. */
+export interface FetchPlan {
+  readonly kind: "fetch";
+  readonly tasks: RowsPlan["tasks"];
+  /** The folder; undefined for the cache. */
+  readonly data: string | undefined;
+  readonly verify: boolean;
+  readonly overwrite: boolean;
+}
 
 /** A task without rows, and why. */
 export interface LeftOut {
