@@ -20,11 +20,12 @@ export function requireContext(
 }
 
 /**
- * Bytes that a command plans with where no limit is given: a fifth of the free memory stays free. There is no
- * limit on a device with memory of its own.
+ * Bytes that a command plans with: the limit, or where none is given so many that a fifth of the free memory
+ * stays free. A device with memory of its own has no limit then.
  */
-export const spareMemory = ({ traits }: Device): number =>
-  traits.discreteMemory ? Infinity : 0.8 * memoryInfo().available;
+export function memoryBudget(limit: number | undefined, { traits }: Device): number {
+  return limit ?? (traits.discreteMemory ? Infinity : 0.8 * memoryInfo().available);
+}
 
 /** Throws unless `bytes` bytes are free; `what` is the subject of the message: "this shape". */
 export function requireFreeMemory(bytes: number, what: string, hint: string): void {

@@ -17,7 +17,7 @@ import { largestBatch } from "../../../core/generate/batch_size.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { renderChat } from "../../../core/tokenizer/chat.ts";
 import { startTokenOf } from "../../../core/tokenizer/pair.ts";
-import { spareMemory } from "../../input/limits.ts";
+import { memoryBudget } from "../../input/limits.ts";
 import { type ModelPlan, openModel } from "../../input/open_model.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
@@ -242,7 +242,7 @@ function batchSize(
   );
   // Two characters a token is more tokens than any text has.
   const slots = Math.min(maxLength, Math.ceil(lengths.reduce((a, b) => Math.max(a, b), 1)));
-  const limit = memoryLimit ?? spareMemory(engine.device);
+  const limit = memoryBudget(memoryLimit, engine.device);
   return largestBatch(engine, { use: "score", most: batch, slots, limit });
 }
 

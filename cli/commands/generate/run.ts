@@ -7,7 +7,7 @@
  */
 import { UsageError } from "../../../core/base/errors.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
-import { spareMemory } from "../../input/limits.ts";
+import { memoryBudget } from "../../input/limits.ts";
 import { type NamedSessions, openAdapters } from "../../input/named_models.ts";
 import { openModel } from "../../input/open_model.ts";
 import { type Prompt, readPrompts } from "../../input/prompts.ts";
@@ -121,7 +121,7 @@ function sequences(
 ): AsyncGenerator<SequenceEvent> {
   const sessionOf = ({ adapter }: Prompt) => adapters.get(adapter ?? "") ?? session;
   if (decoding.beams) return searchSequences(sessionOf, prompts, decoding);
-  const memoryLimit = model.memoryLimit ?? spareMemory(session.engine.device);
+  const memoryLimit = memoryBudget(model.memoryLimit, session.engine.device);
   return sampleSequences(sessionOf, prompts, decoding, { session, batch, memoryLimit, onPrefill });
 }
 

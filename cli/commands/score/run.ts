@@ -12,7 +12,7 @@ import {
 import type { Session } from "../../../core/session/session.ts";
 import { encodePair, startTokenOf } from "../../../core/tokenizer/pair.ts";
 import type { ValuesOf } from "../../framework/command.ts";
-import { spareMemory } from "../../input/limits.ts";
+import { memoryBudget } from "../../input/limits.ts";
 import { type ModelPlan, modelPlan, openModel } from "../../input/open_model.ts";
 import { isOfShard, parseShard, requireFileForShard, type Shard } from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -64,7 +64,7 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   });
   using progress = new Progress(io, { label: "Scoring", unit: "rows" });
   const name = inputName(from);
-  const limit = plan.model.memoryLimit ?? spareMemory(model.engine.device);
+  const limit = memoryBudget(plan.model.memoryLimit, model.engine.device);
   let at = 0;
   const flush = async (rows: readonly InputRow[]) => {
     if (!isOfShard(shard, at / batch)) {

@@ -27,7 +27,7 @@ import {
   type TrainingChoices,
   type TrainingMemory,
 } from "../../../core/train/training_memory.ts";
-import { requireFreeMemory, spareMemory } from "../../input/limits.ts";
+import { memoryBudget, requireFreeMemory } from "../../input/limits.ts";
 import { findModel, openModel } from "../../input/open_model.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
@@ -76,7 +76,9 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
     });
     const takesFreeMemory = plan.memoryLimit === undefined && ranks.world === 1 &&
       !device.traits.discreteMemory;
-    const limit = takesFreeMemory ? spareMemory(device) : plan.memoryLimit ?? Infinity;
+    const limit = ranks.world === 1
+      ? memoryBudget(plan.memoryLimit, device)
+      : plan.memoryLimit ?? Infinity;
     const choices = { ...choicesOf(plan, share, ranks), limit };
     const { options: trainer, memory } = fitTraining(device, optionsOf, choices);
     refuseIfTooLarge(memory, plan);
