@@ -63,7 +63,10 @@ function finish(folder: string, values: readonly number[], streams = 1, num_beam
   write("config.json", JSON.stringify({ streams, num_beams }));
   write("results.json", evaluated(values, { streams }));
   const scores = values.map((value, doc_id) => ({
-    ...{ task: "gsm8k", doc_id, group: "", request: `${doc_id}` },
+    task: "gsm8k",
+    doc_id,
+    group: "",
+    request: `${doc_id}`,
     metrics: { strict_match: value },
   }));
   write("scores.jsonl", jsonLines(...scores));

@@ -38,7 +38,9 @@ function toCsv(rows: readonly Row[]): string {
 Deno.test("the golden law from CSV, JSON, JSON lines, stdin, two files, and built in", () =>
   withScratch(async (cwd) => {
     const files = {
-      ...{ "l.csv": CSV, "l.jsonl": JSONL, "l.json": JSON.stringify(ROWS) },
+      "l.csv": CSV,
+      "l.jsonl": JSONL,
+      "l.json": JSON.stringify(ROWS),
       "a.csv": toCsv(ROWS.slice(0, 9)).replace(/\n/g, "\r\n"),
       "b.json": JSON.stringify({ observations: ROWS.slice(9) }),
     };

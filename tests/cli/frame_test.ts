@@ -234,8 +234,13 @@ const LIGHT =
 
 /** Modules that a run may load, which is most of its start; completions read all tables of flags. */
 const BUDGETS = {
-  ...{ "--help": 36, "--version": 36, "train --help": 40, "nonsense": 36 },
-  ...{ "train --nonsense": 42, "completions bash": 72, "help formats": 76 },
+  "--help": 36,
+  "--version": 36,
+  "train --help": 40,
+  "nonsense": 36,
+  "train --nonsense": 42,
+  "completions bash": 72,
+  "help formats": 76,
 };
 
 for (const [line, budget] of Object.entries(BUDGETS)) {

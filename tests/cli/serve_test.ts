@@ -132,8 +132,13 @@ Deno.test("completions", async (t) => {
 
   await t.step("fields that change results are refused unless neutral", async () => {
     const neutral = {
-      ...{ presence_penalty: 0, frequency_penalty: 0, logit_bias: {}, best_of: 1 },
-      ...{ suffix: null, user: "me", made_up: 1 },
+      presence_penalty: 0,
+      frequency_penalty: 0,
+      logit_bias: {},
+      best_of: 1,
+      suffix: null,
+      user: "me",
+      made_up: 1,
     };
     const { choices: [{ text }] } = await server.complete(greedy);
     assertEquals((await server.complete({ ...greedy, ...neutral })).choices[0].text, text);

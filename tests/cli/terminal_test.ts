@@ -179,8 +179,12 @@ Deno.test("model text, prompts of a task, templates and tokens are clean on a te
     const model = await copyFolder(MODEL, `${cwd}/m`, files);
     await Deno.mkdir(`${cwd}/bench/sciq`, { recursive: true });
     const row = {
-      ...{ question: HOSTILE, correct_answer: HOSTILE, support: HOSTILE },
-      ...{ distractor1: "x", distractor2: HOSTILE, distractor3: "z" },
+      question: HOSTILE,
+      correct_answer: HOSTILE,
+      support: HOSTILE,
+      distractor1: "x",
+      distractor2: HOSTILE,
+      distractor3: "z",
     };
     for (const split of ["test", "train"]) {
       const rows = jsonLines(row, row, row, row, row);

@@ -23,7 +23,11 @@ const SELECTION: Readonly<Record<string, readonly string[]>> = {
   "cli/doctor_test.ts": ["a healthy machine", "the pipeline of the contract", "--traits"],
   "long/eval_code_test.ts": ["a greedy answer"],
   "cli/generate_test.ts": [
-    ...["greedy rows", "table, json, csv", "--quantize q8", "beams: golden", "--json-schema"],
+    "greedy rows",
+    "table, json, csv",
+    "--quantize q8",
+    "beams: golden",
+    "--json-schema",
     "messages and --chat",
   ],
   "cli/hub_test.ts": ["a download fills", "a transfer that breaks off", "two processes share"],

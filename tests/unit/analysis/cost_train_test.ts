@@ -73,8 +73,15 @@ Deno.test("micro-batches take less memory and as many operations", () => {
 Deno.test("memory is near the exact plans of our own trainer", () => {
   const config: ModelConfig = {
     ...shapeOf("0.5B", 2),
-    ...{ vocabSize: 2048, hiddenSize: 256, intermediateSize: 704, numHiddenLayers: 4 },
-    ...{ numAttentionHeads: 4, numKeyValueHeads: 2, headDim: 64, prefixTokens: 16, dtype: "f32" },
+    vocabSize: 2048,
+    hiddenSize: 256,
+    intermediateSize: 704,
+    numHiddenLayers: 4,
+    numAttentionHeads: 4,
+    numKeyValueHeads: 2,
+    headDim: 64,
+    prefixTokens: 16,
+    dtype: "f32",
   };
   const device = new ReferenceDevice("f32");
   for (const params of ["all", "introduced"] as const) {

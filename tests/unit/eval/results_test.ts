@@ -74,16 +74,21 @@ Deno.test("means have sample standard errors; lists are pooled; groups by size",
 
   const ifeval = taskOf("ifeval")!;
   const row = (prompt: number, strict: number[], loose: number[]) => ({
-    ...{ prompt_strict: prompt, instruction_strict: strict },
-    ...{ prompt_loose: prompt, instruction_loose: loose },
+    prompt_strict: prompt,
+    instruction_strict: strict,
+    prompt_loose: prompt,
+    instruction_loose: loose,
   });
   const pooled = summarize(ifeval, [
     score("ifeval", 0, row(1, [1], [1])),
     score("ifeval", 1, row(0, [1, 0, 0], [1, 1, 0])),
   ]).means;
   assertEquals(Object.fromEntries(pooled.map(({ metric, value }) => [metric, value])), {
-    ...{ mean: (0.5 + 0.5 + 0.5 + 0.75) / 4, prompt_strict: 0.5, instruction_strict: 0.5 },
-    ...{ prompt_loose: 0.5, instruction_loose: 0.75 },
+    mean: (0.5 + 0.5 + 0.5 + 0.75) / 4,
+    prompt_strict: 0.5,
+    instruction_strict: 0.5,
+    prompt_loose: 0.5,
+    instruction_loose: 0.75,
   });
 
   const mmlu = taskOf("mmlu")!;

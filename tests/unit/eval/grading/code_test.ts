@@ -47,8 +47,13 @@ Deno.test("unfit problem files say what is wrong", () =>
   withScratch(async (folder) => {
     const path = `${folder}/problems.jsonl`;
     const { base_input, ...bare } = {
-      ...{ task_id: "HumanEval/0", prompt: "", entry_point: "f", canonical_solution: "" },
-      ...{ base_input: [[1]], plus_input: [], atol: 0 },
+      task_id: "HumanEval/0",
+      prompt: "",
+      entry_point: "f",
+      canonical_solution: "",
+      base_input: [[1]],
+      plus_input: [],
+      atol: 0,
     };
     const row = { ...bare, base_input }, json = JSON.stringify(row);
     const cases: [string, string, Benchmark?][] = [
