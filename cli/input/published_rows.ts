@@ -17,6 +17,7 @@ import {
   PublishedFiles,
 } from "../../core/eval/harness/fetch.ts";
 import {
+  type LeftOut,
   type PreparedTask,
   prepareTasks,
   type RowsPlan,
@@ -42,12 +43,6 @@ export interface FetchPlan {
   readonly data: string | undefined;
   readonly verify: boolean;
   readonly overwrite: boolean;
-}
-
-/** A task without rows, and why. */
-export interface LeftOut {
-  readonly task: string;
-  readonly error: string;
 }
 
 /** Reads the rows of a plan, fetching those that are published and not in the cache. */

@@ -190,6 +190,17 @@ function kindOf({ isFifo, isSocket, isCharDevice, isBlockDevice }: Deno.FileInfo
   return isCharDevice || isBlockDevice ? "a device" : "special";
 }
 
+/** Returns whether a path is a folder or lies in it, as the system knows both. */
+export async function liesIn(path: string, folder: string): Promise<boolean> {
+  const inner = await realPath(path), outer = await realPath(folder);
+  return inner === outer || inner.startsWith(`${outer}/`);
+}
+
+/** The path as the system knows it; one that leads nowhere stays as it is. */
+export function realPath(path: string): Promise<string> {
+  return Deno.realPath(path).catch(() => path);
+}
+
 /** Linux calls files below /proc and /sys regular and empty, and they may have any content. */
 function isOfKernel(path: string): boolean {
   return /^\/(proc|sys)\//.test(Deno.realPathSync(path));

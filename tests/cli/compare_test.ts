@@ -37,6 +37,19 @@ Deno.test("models: one evaluation per method, kept, and gone on with", () =>
     assert(/^P or beams +gsm8k ParScale +gsm8k beam/.test(again), again);
   }));
 
+Deno.test("--overwrite compares anew, and fewer rows than are timed are enough", () =>
+  withScratch(async (cwd) => {
+    const row = jsonLines({ question: "How many?", answer: "Two. #### 2" });
+    await Deno.writeTextFile(`${cwd}/one.jsonl`, row);
+    const line =
+      `compare --model ${PLAIN_MODEL} --beams 2 --tasks gsm8k --shots 0 --data one.jsonl`;
+    await succeed(`${line} --max-tokens 3 --out kept -q`, { cwd });
+    const refused = await runParscale(`${line} --max-tokens 2 --out kept -q`, { cwd });
+    assertEquals(refused.code, 2);
+    const rows = await rowsOf(`${line} --max-tokens 2 --out kept --overwrite -q`, { cwd });
+    assertEquals(rows.map(({ label, rows }) => [label, rows]), [["P=1", 1], ["2 beams", 1]]);
+  }));
+
 /** Metrics of 40 rows, of which others are worse or better. */
 const BASE = Array.from({ length: 40 }, (_, i) => Number(i % 2 === 0));
 const WORSE = BASE.map((value, i) => i < 12 ? 0 : value);
@@ -90,6 +103,11 @@ Deno.test("folders: differences are paired, and a regression of streams ends wit
     const table = await succeed("compare p1 p4 beams", { cwd });
     assertStringIncludes(table, "0.750 (+0.250 ± 0.14");
     assertStringIncludes(table, "P=4 better, 4 beams worse");
+
+    finish(`${cwd}/other`, WORSE, 4);
+    const twice = await runParscale("compare p4 other", { cwd });
+    assert(/^4, "p4" .*0.750/m.test(twice.stdout) && /^4, "other"/m.test(twice.stdout));
+    assertStringIncludes(twice.stderr, 'P=4, "other" is worse than P=4, "p4" on gsm8k');
 
     finish(`${cwd}/a`, [1, 0, 1]);
     finish(`${cwd}/b`, [1, 0], 2);

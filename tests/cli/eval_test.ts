@@ -1,8 +1,16 @@
 /** `parscale eval` as a black box: scores of the reference, prompts, formats, pipes. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertRefused, documentOf, names, parseLines, rowsOf, succeed } from "./models.ts";
-import { DATA, EVAL, runEval, sortedLines, TINY } from "./eval_testing.ts";
+import {
+  assertRefused,
+  documentOf,
+  jsonLines,
+  names,
+  parseLines,
+  rowsOf,
+  succeed,
+} from "./models.ts";
+import { comparable, DATA, EVAL, runEval, sortedLines, TINY } from "./eval_testing.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -107,6 +115,41 @@ Deno.test("perplexity of a text is that of its tokens", () =>
     assert(Math.abs(whole.bits_per_byte - bits) < 1e-5);
     // A window sees at least one token before what it scores.
     assert((await run("--max-length 64")).loss > whole.loss * 0.9);
+  }));
+
+Deno.test("a text without blanks has no perplexity per word", () =>
+  withScratch(async (cwd) => {
+    await Deno.writeTextFile(`${cwd}/book.txt`, "\u4f60".repeat(400));
+    const line = `eval --model ${TINY} --tasks perplexity --data book.txt`;
+    const [{ metrics }] = (await documentOf(line, { cwd })).results.tasks;
+    const values = metrics.map((m: { metric: string; value: unknown }) => [m.metric, m.value]);
+    assertEquals(Object.fromEntries(values).word_perplexity, null);
+  }));
+
+Deno.test("labels of PIQA are found beside compressed rows", () =>
+  withScratch(async (cwd) => {
+    const row = new Blob([jsonLines({ goal: "Open", sol1: "Push.", sol2: "Sit." })]).stream();
+    const file = await Deno.create(`${cwd}/valid.jsonl.gz`);
+    await row.pipeThrough(new CompressionStream("gzip")).pipeTo(file.writable);
+    await Deno.writeTextFile(`${cwd}/valid-labels.lst`, "1\n");
+    await succeed("eval show piqa --shots 0 --data valid.jsonl.gz", { cwd });
+  }));
+
+Deno.test("merge takes shards without rows, in any order, and names the tasks left out", () =>
+  withScratch(async (cwd) => {
+    await Deno.mkdir(`${cwd}/data/piqa`, { recursive: true });
+    await Deno.symlink(`${DATA}/sciq`, `${cwd}/data/sciq`);
+    const row = { goal: "Open", sol1: "Push.", sol2: "Sit.", label: 0 };
+    await Deno.writeTextFile(`${cwd}/data/piqa/valid.jsonl`, jsonLines(row));
+    const line = `eval --model ${TINY} --tasks sciq,piqa,mmlu --shots 0 --limit 2 --data data -q`;
+    const run = async (line: string) => {
+      const { code, stderr } = await runParscale(line, { cwd });
+      assertEquals(code, 1, stderr);
+    };
+    for (const part of [1, 2, 3]) await run(`${line} --shard ${part}/3 --out part-${part}`);
+    await run(`${line} --out single`);
+    await run("eval merge part-2 part-3 part-1 --out all");
+    assertEquals(comparable(`${cwd}/all`), comparable(`${cwd}/single`));
   }));
 
 Deno.test("ls needs no model, tells what is there, and lists suites", async () => {

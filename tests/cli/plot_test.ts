@@ -57,6 +57,13 @@ Deno.test("rows have all points: smoothed training loss, validation loss as it i
     assertEquals([schema, results[0].label], ["parscale.plot/1", "a"]);
   }));
 
+Deno.test("runs of one label without a common step are refused", () =>
+  inFolder(async (cwd) => {
+    const { code, stderr } = await runParscale("plot c a --chain --label A,A", { cwd });
+    assertEquals(code, 2);
+    assertStringIncludes(stderr, 'error: the runs labelled "A" have no step in common\n');
+  }));
+
 Deno.test("--chain puts a run where the one it was trained from ends, or its checkpoint", () =>
   inFolder(async (cwd) => {
     const rows = await rowsOf("plot d a c --chain --measure train", { cwd });

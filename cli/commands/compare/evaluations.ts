@@ -24,6 +24,8 @@ export interface Method {
   readonly scale: number;
   /** Bits of weights where they are not exact. */
   readonly quantize: string | undefined;
+  /** Name of its evaluation, where another one is of the same method. */
+  readonly name?: string;
   readonly label: string;
 }
 
@@ -72,6 +74,16 @@ export async function readEvaluation(folder: string): Promise<Evaluation> {
   const scores = parseScores(await readRegularText(join(folder, SCORES)));
   const method = methodOf(identity, folder);
   return { method, name: `"${folder}"`, scores, summaries, timing: undefined };
+}
+
+/** Adds their names to methods that several evaluations share. */
+export function nameApart(evaluations: readonly Evaluation[]): Evaluation[] {
+  const byLabel = Map.groupBy(evaluations, ({ method }) => method.label);
+  return evaluations.map((evaluation) => {
+    const { method, name } = evaluation, { label } = method;
+    if (byLabel.get(label)!.length === 1) return evaluation;
+    return { ...evaluation, method: { ...method, name, label: `${label}, ${name}` } };
+  });
 }
 
 /** Headlines of the tasks in the `results` of an evaluation. */

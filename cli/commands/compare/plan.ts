@@ -19,7 +19,8 @@ export interface ReadPlan {
 }
 
 /** Evaluations that are run, each in a process of its own. */
-export interface EvaluatePlan extends Pick<CompareValues, "tasks" | "latencyRows" | "out"> {
+export interface EvaluatePlan
+  extends Pick<CompareValues, "tasks" | "latencyRows" | "out" | "overwrite"> {
   readonly kind: "evaluate";
   /** The one to compare with first. */
   readonly methods: readonly Method[];
@@ -38,7 +39,7 @@ export interface Method {
 /** Tells models from adapters, and checks that beams change something. */
 export async function plan(values: CompareValues): Promise<ReadPlan | EvaluatePlan> {
   if (values.arguments.length > 0) return { kind: "read", folders: values.arguments };
-  const { tasks, ids, limit, latencyRows, out } = values;
+  const { tasks, ids, limit = Infinity, latencyRows, out, overwrite } = values;
   const chosen = selectTasks(tasks);
   for (const task of chosen) {
     if (task.kind === "generation" && !task.isCode) continue;
@@ -50,17 +51,18 @@ export async function plan(values: CompareValues): Promise<ReadPlan | EvaluatePl
     );
   }
   const timed = ids.length > 0
-    ? ids.slice(0, latencyRows)
-    : Array.from({ length: Math.min(latencyRows, limit ?? Infinity) }, (_, i) => i);
+    ? { ids: ids.slice(0, latencyRows) }
+    : { limit: Math.min(latencyRows, limit) };
   return {
     kind: "evaluate",
     methods: await methodsOf(values),
     tasks,
     rows: rowsPlan({ ...values, shard: undefined, excludeSelf: false }, chosen),
     shared: sharedArguments(values),
-    timing: sharedArguments({ ...values, ids: timed, limit: undefined, batch: 1 }),
+    timing: sharedArguments({ ...values, ...timed, batch: 1 }),
     latencyRows,
     out,
+    overwrite,
   };
 }
 

@@ -17,7 +17,13 @@ import { Progress } from "../../output/progress.ts";
 import { reportRows } from "../../output/report.ts";
 import { counted } from "../../output/units.ts";
 import { prepareRows } from "../../input/published_rows.ts";
-import { type Evaluation, readDocuments, readEvaluation, type Timing } from "./evaluations.ts";
+import {
+  type Evaluation,
+  nameApart,
+  readDocuments,
+  readEvaluation,
+  type Timing,
+} from "./evaluations.ts";
 import type { EvaluatePlan, ReadPlan } from "./plan.ts";
 import { compareScores, conclusions, paperRows, rowOf } from "./show.ts";
 
@@ -29,9 +35,9 @@ export async function run(
   io: Io,
   invocation: Invocation,
 ): Promise<number> {
-  const evaluations = plan.kind === "read"
-    ? await readAll(plan.folders, io)
-    : await evaluateAll(plan, io);
+  const evaluations = nameApart(
+    plan.kind === "read" ? await readAll(plan.folders, io) : await evaluateAll(plan, io),
+  );
   const comparisons = compareScores(evaluations);
   const isTable = invocation.format === "table" || invocation.format === "md";
   const rows = isTable ? paperRows(comparisons) : comparisons.map(rowOf);
@@ -43,7 +49,10 @@ export async function run(
   const worse = comparisons.filter(({ method, against }) =>
     method.kind === "parscale" && against && against.high < 0
   );
-  for (const { method, task } of worse) io.warn(`${method.label} is worse than P=1 on ${task}`);
+  const first = evaluations[0]!.method.label;
+  for (const { method, task } of worse) {
+    io.warn(`${method.label} is worse than ${first} on ${task}`);
+  }
   return exitCode(worse.length > 0 ? "negative" : "done");
 }
 
@@ -76,7 +85,7 @@ const POLL_MS = 500;
 
 /** Runs every method's evaluation in a folder below `root`. */
 async function runMethods(plan: EvaluatePlan, io: Io, root: string): Promise<Evaluation[]> {
-  const { methods, tasks, shared } = plan;
+  const { methods, tasks, shared, overwrite } = plan;
   const prepared = await prepareRows(plan.rows, io);
   const rows = prepared.reduce((sum, { documents }) => sum + documents.length, 0);
   const timed = Math.min(plan.latencyRows, rows);
@@ -105,11 +114,12 @@ async function runMethods(plan: EvaluatePlan, io: Io, root: string): Promise<Eva
   for (const [i, { name, args }] of methods.entries()) {
     const folder = join(root, name);
     const label = `evaluation ${i + 1}/${methods.length}: ${name}`;
-    const run = runChild([...args, ...shared, "--out", folder], plan, io);
+    const target = ["--out", folder, ...(overwrite ? ["--overwrite"] : [])];
+    const run = runChild([...args, ...shared, ...target], plan, io);
     await during(run, rows, label, join(folder, SAMPLES));
     const evaluation = await readEvaluation(folder);
     const timing = await during(timeAnswers(args, plan, io), timed, label);
-    evaluations.push({ ...evaluation, timing });
+    evaluations.push({ ...evaluation, name, timing });
   }
   return evaluations;
 }

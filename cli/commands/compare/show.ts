@@ -6,6 +6,7 @@ import type { DocumentScore } from "../../../core/eval/harness/results.ts";
 import {
   type Difference,
   differenceOfMeans,
+  type Mean,
   meanWithError,
   pairedDifference,
 } from "../../../core/eval/harness/paired.ts";
@@ -18,11 +19,7 @@ export interface Comparison {
   readonly method: Method;
   readonly task: string;
   readonly metric: string;
-  readonly mean: {
-    readonly value: number;
-    readonly stderr: number | undefined;
-    readonly n: number;
-  };
+  readonly mean: Mean;
   /** Difference from the first evaluation on the same rows; undefined for itself. */
   readonly against: Difference | undefined;
   /** True if the difference was taken row by row; else it is one of means. */
@@ -149,8 +146,8 @@ export function paperRows(comparisons: readonly Comparison[]): Row[] {
 }
 
 /** Methods of a name share a row: as many streams as beams, in the same bits. */
-function rowName({ scale, quantize }: Method): string {
-  return quantize === undefined ? String(scale) : `${scale}, ${quantize}`;
+function rowName({ scale, quantize, name }: Method): string {
+  return [scale, quantize, name].filter((part) => part !== undefined).join(", ");
 }
 
 /** `0.412 (+0.031 ± 0.020)`: the score, and its difference with the reach of the interval. */

@@ -160,6 +160,7 @@ const resultFlags = flagGroup("Result", {
     type: "string",
     list: "comma",
     placeholder: "TASK=VALUE",
+    conflictsWith: ["predict-only"],
     summary: "Exit with 1 if a score is lower",
     details: "TASK is a task's headline, TASK.METRIC another of its metrics: gsm8k=0.3, " +
       "humaneval.plus_pass@1=0.2.",

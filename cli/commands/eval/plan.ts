@@ -43,13 +43,12 @@ export interface EvaluatePlan extends ScoringPlan {
   readonly predictOnly: boolean;
 }
 
-/** Scores of samples that exist already; a model is needed for its chat template alone. */
+/** Scores of samples that exist already. */
 export interface ScorePlan extends ScoringPlan {
   readonly kind: "score";
   /** `-` is stdin. */
   readonly samples: string;
   readonly rows: RowsPlan;
-  readonly model: ModelPlan | undefined;
 }
 
 /** The exact prompts of a task. */
@@ -86,7 +85,7 @@ export function plan(values: EvalValues): EvalPlan {
     case "ls":
       return { kind: "list", data };
     case "show":
-      return showPlan(values, names[0]);
+      return showPlan(values, names);
     case "fetch":
       return { kind: "fetch", tasks: tasksToFetch(names), data, verify, overwrite };
     case "merge":
@@ -117,24 +116,23 @@ function evaluatePlan(values: EvalValues): EvaluatePlan {
 }
 
 function scorePlan(values: EvalValues, samples: string): ScorePlan {
-  const model = modelOf(values);
-  if (model !== undefined && !values.chat) {
+  if (values.model !== undefined && !values.chat) {
     throw new UsageError("`--score` cannot be combined with `--model`", {
       hints: ["leave out --model; samples are scored as they are"],
     });
   }
   const tasks = selectTasks(values.tasks);
   const rows = rowsPlan(values, tasks);
-  return { kind: "score", ...scoringPlan(values, tasks), samples, rows, model };
+  return { kind: "score", ...scoringPlan(values, tasks), samples, rows };
 }
 
-function showPlan(values: EvalValues, name: string | undefined): ShowPlan {
-  if (name === undefined) {
-    throw new UsageError("`eval show` needs a task", {
+function showPlan(values: EvalValues, names: readonly string[]): ShowPlan {
+  if (names.length !== 1) {
+    throw new UsageError(`\`eval show\` ${names.length === 0 ? "needs a" : "takes one"} task`, {
       hints: ["`parscale eval show gsm8k`; `parscale eval ls` lists the tasks"],
     });
   }
-  const rows = rowsPlan(values, selectTasks([name]));
+  const rows = rowsPlan(values, selectTasks(names));
   const limit = rows.limit ?? (rows.ids ? undefined : SHOWN_ROWS);
   return { kind: "show", rows: { ...rows, limit }, model: modelOf(values) };
 }
@@ -209,8 +207,13 @@ export function selectTasks(names: readonly string[]): Task[] {
       hints: ["`parscale eval ls` lists them"],
     });
   }
-  const chosen = names.flatMap((name) => SUITES[name] ?? [name]);
+  const chosen = names.flatMap(tasksNamed);
   return [...new Set(chosen)].map((name) => requireTask(name, Object.keys(SUITES)));
+}
+
+/** The tasks of a suite; any other name is a task's. */
+function tasksNamed(name: string): readonly string[] {
+  return Object.hasOwn(SUITES, name) ? SUITES[name]! : [name];
 }
 
 /** Shots asked for a task; undefined leaves them to the task. */
@@ -229,8 +232,8 @@ function shotsByTask(
       );
     }
     if (name === undefined) all = Number(digits);
-    for (const task of name === undefined ? [] : SUITES[name] ?? [name]) {
-      if (!known.has(task) && !(name! in SUITES)) {
+    for (const task of name === undefined ? [] : tasksNamed(name)) {
+      if (!known.has(task) && task === name) {
         const names = [...known].join(", ");
         throw new UsageError(
           `\`--shots ${text}\` names a task that is not among --tasks: ${names}`,

@@ -1,6 +1,7 @@
 /** Carries out `parscale eval`: answers, scores, reports; or one of its smaller tasks. */
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { liesIn } from "../../../core/base/files.ts";
 import type { Grader } from "../../../core/eval/grading/code/grade.ts";
 import { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
 import { mergeParts } from "../../../core/eval/harness/merge.ts";
@@ -88,6 +89,11 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
 /** Scores samples that exist already. */
 async function scoreFile(plan: ScorePlan, io: Io, invocation: Invocation): Promise<number> {
   const { out, preset, bounds } = plan;
+  if (out !== undefined && await liesIn(plan.samples, out)) {
+    throw new UsageError(`"${out}" holds the samples that are scored`, {
+      hints: ["choose another `--out` for the scores"],
+    });
+  }
   const { prepared, leftOut } = await prepareAvailable(plan.rows, io);
   const samples = await readSampleFile(plan.samples, prepared, io);
   const identity = { scored: plan.samples, tasks: prepared.map(({ task }) => task.name) };
@@ -104,7 +110,9 @@ async function mergeFolders(
   io: Io,
   invocation: Invocation,
 ): Promise<number> {
-  const { facts, identity, samples, scores, preset, model, device } = await mergeParts(folders);
+  const { facts, identity, samples, scores, preset, model, device, leftOut } = await mergeParts(
+    folders,
+  );
   const bounds = parseBounds(failUnder, selectTasks(facts.map(({ task }) => task)));
   using folder = await EvalFolder.open(out, identity, { overwrite });
   if ((await folder.readSamples()).length > 0) {
@@ -121,7 +129,15 @@ async function mergeFolders(
     beams: typeof beams === "number" ? beams : null,
     quantize: typeof quantize === "string" ? quantize : null,
   };
-  return await report(facts, scores, { preset, bounds, io, invocation, folder, model: asked });
+  return await report(facts, scores, {
+    leftOut,
+    preset,
+    bounds,
+    io,
+    invocation,
+    folder,
+    model: asked,
+  });
 }
 
 function watchOf(io: Io): Watch {

@@ -10,7 +10,7 @@ import {
   requestsOf,
 } from "../../../core/eval/harness/documents.ts";
 import type { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
-import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
+import type { LeftOut, PreparedTask } from "../../../core/eval/harness/prepare.ts";
 import {
   type DocumentScore,
   type Mean,
@@ -36,7 +36,6 @@ import { plainTable, type Row } from "../../output/table.ts";
 import type { AnsweringStats } from "./answer.ts";
 import {
   describeFetch,
-  type LeftOut,
   planFetch,
   prepareAvailable,
   prepareRows,
@@ -251,8 +250,10 @@ function supergroups(task: Task, scores: readonly DocumentScore[]): Row[] {
   return summarize(task, regrouped).groups.map(meanRow);
 }
 
+/** The perplexity per word of a text without blanks is more than a number can hold: null. */
 function meanRow(mean: Mean): Row {
-  return { ...mean, stderr: mean.stderr ?? null };
+  const value = Number.isFinite(mean.value) ? mean.value : null;
+  return { ...mean, value, stderr: mean.stderr ?? null };
 }
 
 /** The model that was asked, and how. */

@@ -121,18 +121,28 @@ export function curvesOf(
       const all = runs.filter((run) => run.label === label)
         .map(({ points }) => kind === "train" ? smooth(points.train, ema) : points.eval)
         .filter((points) => points.length > 0);
-      return all.length === 0 ? [] : [{ label, measure: kind, runs: all.length, ...joined(all) }];
+      return all.length === 0
+        ? []
+        : [{ label, measure: kind, runs: all.length, ...joined(label, all) }];
     })
   );
 }
 
 /** Mean and range at the points of the first run, over the part of the axis that all runs cover. */
-function joined(runs: readonly (readonly Point[])[]): Pick<Curve, "points" | "band"> {
+function joined(
+  label: string,
+  runs: readonly (readonly Point[])[],
+): Pick<Curve, "points" | "band"> {
   const [first] = runs;
   if (runs.length === 1) return { points: first! };
   const from = Math.max(...runs.map((points) => points[0]![0]));
   const to = Math.min(...runs.map((points) => points.at(-1)![0]));
   const xs = first!.map(([x]) => x).filter((x) => x >= from && x <= to);
+  if (xs.length === 0) {
+    throw new UsageError(`the runs labelled "${label}" have no step in common`, {
+      hints: ["a label of its own for each run draws them apart"],
+    });
+  }
   const readers = runs.map(interpolator);
   const rows = xs.map((x) => ({ x, losses: readers.map((read) => read(x)) }));
   return {

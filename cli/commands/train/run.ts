@@ -1,6 +1,6 @@
 /** Carries out `parscale train`: opens or resumes the run folder, trains, reports and saves. */
 import { DataError, NumericalError, UsageError } from "../../../core/base/errors.ts";
-import { type JsonObject, readJsonObject } from "../../../core/base/files.ts";
+import { type JsonObject, liesIn, readJsonObject, realPath } from "../../../core/base/files.ts";
 import { VERSION } from "../../../core/base/version.ts";
 import { BACKBONE_KEY } from "../../../core/checkpoint/config.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
@@ -326,21 +326,13 @@ async function requireOutside(
   { source }: PreparedRun,
   { out, model: { configFrom } }: TrainPlan,
 ): Promise<void> {
-  const target = await realPath(out);
   for (const path of [source.directory, source.checkpoint?.adapter?.directory, configFrom]) {
-    if (path === undefined) continue;
-    const start = await realPath(path);
-    if (start !== target && !start.startsWith(`${target}/`)) continue;
+    if (path === undefined || !await liesIn(path, out)) continue;
     throw new UsageError(
       `"${out}" holds the model to start from`,
       { hints: ["pass another --out"] },
     );
   }
-}
-
-/** The path as the system knows it; one that leads nowhere stays as it is. */
-function realPath(path: string): Promise<string> {
-  return Deno.realPath(path).catch(() => path);
 }
 
 /** Returns what must be the same on all ranks: all of a plan that enters the result. */

@@ -79,6 +79,7 @@ export async function readTaskData(
       );
     }
     const rows = prepare(task, await readFile(data, task, files));
+    requireUnique(task, rows);
     return { rows, pool: pool === undefined ? [] : rows, files };
   }
   const folder = join(data, task.folder);
@@ -246,7 +247,7 @@ function toRow(value: unknown, path: string, row: number): Row {
 
 /** PIQA keeps its labels in a file beside the rows, one a line. */
 async function withLabels(rows: Row[], path: string, files: DataFile[]): Promise<Row[]> {
-  const beside = path.replace(/\.[^/.]+$/, "-labels.lst");
+  const beside = path.replace(/\.[^/.]+(?:\.(?:gz|zst))?$/i, "-labels.lst");
   if ("label" in rows[0]!.fields || !await statIfExists(beside)) return rows;
   const bytes = await readRegularFile(beside);
   const labels = decodeText(bytes, `"${beside}"`).trim().split(/\s+/);

@@ -116,7 +116,7 @@ function shotDrawer(task: Task, data: TaskData, count: number, excludeSelf: bool
     };
   }
   const random = new PythonRandom(SHOT_SEED);
-  const spare = shots.spare || excludeSelf;
+  const spare = shots.spare || (excludeSelf && shots.pool === "evaluated rows");
   const draws = count + Number(spare);
   if (pool.length < draws) {
     throw new UsageError(

@@ -11,6 +11,7 @@ import {
   SAMPLES,
   SCORES,
 } from "./eval_folder.ts";
+import type { LeftOut } from "./prepare.ts";
 import type { DocumentScore, TaskFacts } from "./results.ts";
 import type { Sample } from "./samples.ts";
 
@@ -26,14 +27,11 @@ interface Part {
   readonly model: string;
   readonly device: string;
   readonly preset: string | undefined;
+  readonly leftOut: readonly LeftOut[];
 }
 
 /** The folders of all shards as one. */
-export interface MergedParts extends Pick<Part, "samples" | "scores" | "facts" | "preset"> {
-  readonly identity: JsonObject;
-  readonly model: string;
-  readonly device: string;
-}
+export type MergedParts = Omit<Part, "path" | "part" | "of">;
 
 /**
  * Reads the folders of all shards: samples and scores in the order of a single run.
@@ -43,7 +41,11 @@ export async function mergeParts(paths: readonly string[]): Promise<MergedParts>
   const parts = await Promise.all(paths.map(readPart));
   requireWhole(parts);
   const [first] = parts as [Part, ...Part[]];
-  const order = new Map(first.facts.map(({ task }, i) => [task, i]));
+  const names = Object.keys(first.identity.tasks as JsonObject);
+  const order = new Map(names.map((task, i) => [task, i]));
+  // A shard without rows of a task knows nothing of it.
+  const facts = new Map(parts.flatMap((part) => part.facts.map((fact) => [fact.task, fact])));
+  const leftOut = new Map(parts.flatMap((part) => part.leftOut.map((one) => [one.task, one])));
   const sorted = <T extends { task: string; doc_id: number | string; sample?: number }>(
     lists: readonly (readonly T[])[],
   ) =>
@@ -56,6 +58,8 @@ export async function mergeParts(paths: readonly string[]): Promise<MergedParts>
     identity: { ...first.identity, rows: sumRows(parts), shard: null },
     samples: sorted(parts.map(({ samples }) => samples)),
     scores: sorted(parts.map(({ scores }) => scores)),
+    facts: names.flatMap((task) => facts.get(task) ?? []),
+    leftOut: [...leftOut.values()],
   };
 }
 
@@ -72,6 +76,10 @@ async function readPart(path: string): Promise<Part> {
     });
   }
   const { results, device, config } = document;
+  if (!isObject(identity.rows)) {
+    throw new DataError(`"${path}" is no shard: it holds the scores of samples alone`);
+  }
+  const scores = parseScores(await readRegularText(join(path, SCORES)));
   if (!isObject(results) || !Array.isArray(results.tasks)) {
     throw new DataError(
       `"${path}" is no finished shard: its ${RESULTS} holds no tasks`,
@@ -83,13 +91,19 @@ async function readPart(path: string): Promise<Part> {
     identity,
     part,
     of,
-    samples: parseSamples(await readRegularText(join(path, SAMPLES)), join(path, SAMPLES)),
-    scores: parseScores(await readRegularText(join(path, SCORES))),
+    samples: scores.length === 0 ? [] : await readSamples(join(path, SAMPLES)),
+    scores,
     facts: results.tasks as TaskFacts[],
     model: String(results.model),
     device: String(device),
     preset: isObject(config) && typeof config.preset === "string" ? config.preset : undefined,
+    leftOut: Array.isArray(results.left_out) ? results.left_out as LeftOut[] : [],
   };
+}
+
+/** A shard without rows has no such file. */
+async function readSamples(path: string): Promise<Sample[]> {
+  return parseSamples(await readRegularText(path), path);
 }
 
 function requireWhole(parts: readonly Part[]): void {

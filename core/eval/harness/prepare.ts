@@ -42,6 +42,12 @@ export interface PreparedTask {
   readonly rows: number;
 }
 
+/** A task without rows, and why. */
+export interface LeftOut {
+  readonly task: string;
+  readonly error: string;
+}
+
 /**
  * Prepares tasks; `fetched` holds the published files by task, where the plan names no data, and lacks
  * those to leave out. What makes scores incomparable, rows or pools of another size than the official

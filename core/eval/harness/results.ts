@@ -17,7 +17,7 @@ export interface DocumentScore {
   readonly group: string;
   /** See `requestHash`. */
   readonly request: string;
-  /** Hash of the samples that were scored. */
+  /** Hash of all that decides the score: the samples, the question and how they are scored. */
   readonly samples: string;
   readonly metrics: Metrics;
 }

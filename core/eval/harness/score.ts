@@ -80,7 +80,8 @@ async function scoreTask(
     watch.interruption.throwIfAborted();
     const some = answered.slice(start, start + AT_ONCE).map(async ({ document, hash, samples }) => {
       const { id, group } = document;
-      const key = { task: task.name, doc_id: id, group, request: hash, samples: hashOf(samples) };
+      const scored = hashOf({ samples, question: document.question, sanitize: tools.sanitize });
+      const key = { task: task.name, doc_id: id, group, request: hash, samples: scored };
       const old = known.get(`${id} ${hash} ${key.samples}`);
       if (old) return old;
       const fresh = { ...key, metrics: await score(document, samples) };
@@ -95,8 +96,8 @@ async function scoreTask(
   return scores;
 }
 
-function hashOf(samples: readonly Sample[]): string {
-  return createHash("sha256").update(JSON.stringify(samples)).digest("hex").slice(0, 16);
+function hashOf(scored: unknown): string {
+  return createHash("sha256").update(JSON.stringify(scored)).digest("hex").slice(0, 16);
 }
 
 /** Programs that could not even be tried count as wrong, which has to be said. */

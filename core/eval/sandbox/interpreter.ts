@@ -88,9 +88,6 @@ interface Interpreter {
   readonly channel: Channel;
   /** Serves one request; undefined where the answer is not one line. Traps throw. */
   step(request: unknown): string | undefined;
-  lock(): void;
-  unlock(): void;
-  readonly refused: string | undefined;
   /** Returns whether nothing is left of a job but heap bytes, which `restore` sets back. */
   isReusable(): boolean;
   restore(): void;
@@ -140,11 +137,6 @@ async function open(folder: string, snapshot: Uint8Array | null): Promise<Interp
       channel.beginStep(request);
       run(door);
       return channel.endStep();
-    },
-    lock: guard.lock,
-    unlock: guard.unlock,
-    get refused() {
-      return guard.refused;
     },
     ...image,
   };
@@ -219,7 +211,7 @@ function runJob(job: Job): void {
   let ending: Ending = "done";
   let detail: string | undefined;
   interpreter.channel.beginJob();
-  interpreter.lock();
+  guard.lock();
   try {
     Atomics.store(shared, SHARED.call, CALL.loading);
     const loaded = interpreter.step(["load", job.source]) ?? "!not an answer";
@@ -230,9 +222,9 @@ function runJob(job: Job): void {
     [ending, detail] = ["crashed", String(error).slice(0, 300)];
   }
   Atomics.store(shared, SHARED.call, CALL.idle);
-  interpreter.unlock();
+  guard.unlock();
   // A refusal fails the job even where the program continued after it.
-  if (interpreter.refused !== undefined) [ending, detail] = ["refused", interpreter.refused];
+  if (guard.refused !== undefined) [ending, detail] = ["refused", guard.refused];
   const last = ending === "crashed" || ending === "refused" || !interpreter.isReusable();
   // The end is told first: setting the memory back then overlaps with the grading.
   post({ type: "end", ending, detail, last });

@@ -154,6 +154,15 @@ Deno.test("RACE may leave the evaluated article out of its own shots", async () 
   assertEquals(own(true), 0);
 });
 
+Deno.test("prompts with shots of another split are the same with and without --exclude-self", async () => {
+  const task = taskOf("gsm8k")!;
+  const data = await readTaskData(task, DATA, 5);
+  const [plain, other] = [false, true].map((excludeSelf) =>
+    [...documentsOf(task, data, { excludeSelf })].map(({ shots }) => shots)
+  );
+  assertEquals(other, plain);
+});
+
 Deno.test("official layouts give the rows that the hub's give", () => {
   const arc = taskOf("arc_easy")!;
   const choices = [["A", "one"], ["B", "two"]].map(([label, text]) => ({ label, text }));

@@ -2,10 +2,15 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
 import type { Document } from "../../../core/eval/harness/documents.ts";
+import type { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
+import type { DocumentScore } from "../../../core/eval/harness/results.ts";
 import type { Sample } from "../../../core/eval/harness/samples.ts";
 import { scoreSamples, type Watch } from "../../../core/eval/harness/score.ts";
-import { choiceQuestion } from "../../../core/eval/harness/task.ts";
-import type { ScoringTools } from "../../../core/eval/harness/task.ts";
+import {
+  choiceQuestion,
+  type OpenQuestion,
+  type ScoringTools,
+} from "../../../core/eval/harness/task.ts";
 import { taskOf } from "../../../core/eval/tasks/mod.ts";
 import { PROBLEM } from "./sandbox_problem.ts";
 
@@ -49,6 +54,37 @@ Deno.test("rows without an answer are said and not counted as wrong", async () =
   assertEquals([score, others], [[1, 1], []]);
   assertEquals(/no answers to 1 of 2 rows, row 0 first/.test(String(warning)), true);
 });
+
+Deno.test("scores are kept while the samples, their question and the way of scoring stay the same", async () => {
+  const task = taskOf("humaneval")!, folder = keepingFolder();
+  let graded = 0;
+  const grader = { grade: () => Promise.resolve({ base: "pass", plus: "pass", graded: graded++ }) };
+  const run = async (sanitize: boolean, question: OpenQuestion) => {
+    const document: Document = { task, id: 0, group: "", question, shots: [] };
+    await scoreSamples(
+      [{ task, shots: 0, documents: [{ document, requests: [], hash: "" }], files: [], rows: 1 }],
+      [{ task: "humaneval", doc_id: 0, sample: 0, solution: "pass" }],
+      { sanitize, grader: () => Promise.resolve(grader) } as unknown as ScoringTools,
+      watchWith(new AbortController().signal),
+      folder,
+    );
+    return graded;
+  };
+  const question = { text: "", answer: "", target: PROBLEM };
+  assertEquals([await run(false, question), await run(false, question)], [1, 1]);
+  assertEquals(await run(true, question), 2);
+  assertEquals(await run(true, { ...question, target: { ...PROBLEM, entryPoint: "g" } }), 3);
+});
+
+/** A folder of an evaluation that keeps scores in memory. */
+function keepingFolder(): EvalFolder {
+  const scores: DocumentScore[] = [];
+  const folder = {
+    readScores: () => Promise.resolve(scores),
+    appendScore: (score: DocumentScore) => void scores.push(score),
+  };
+  return folder as unknown as EvalFolder;
+}
 
 Deno.test("an interruption while the sandbox is being opened ends grading before any program runs", async () => {
   const task = taskOf("humaneval")!;

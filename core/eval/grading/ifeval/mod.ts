@@ -4,7 +4,7 @@
  * Loose forgives an introduction, a closing line and asterisks: it takes the best of eight variants of
  * the response. A blank response follows nothing, not even "no commas".
  */
-import { show } from "../../../base/files.ts";
+import { isObject, show } from "../../../base/files.ts";
 import { DataError } from "../../../base/errors.ts";
 import { strip } from "../../python/text.ts";
 import { type Checker, type Family, requireArguments } from "./checker.ts";
@@ -96,7 +96,6 @@ function variantsOf(response: string): string[] {
  * an argument
  */
 export function requireInstructions(ids: unknown, kwargs: unknown, where: string): Instruction[] {
-  const isObject = (value: unknown) => typeof value === "object" && value !== null;
   if (!Array.isArray(ids) || !ids.every((id) => typeof id === "string")) {
     throw new DataError(
       `"instruction_id_list" of ${where} is ${show(ids)}, expected a list of ids`,

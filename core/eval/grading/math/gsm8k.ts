@@ -8,7 +8,7 @@
 import { strip } from "../../python/text.ts";
 
 /** Result of a filter for a response without an answer. */
-export const INVALID = "[invalid]";
+const INVALID = "[invalid]";
 
 /** The number where the shots have taught to write it; the first such place. */
 const STRICT = {

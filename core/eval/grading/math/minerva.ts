@@ -9,7 +9,7 @@ import { DataError } from "../../../base/errors.ts";
 import { pythonRegex, strip } from "../../python/text.ts";
 
 /** Result for an output without an answer. */
-export const INVALID = "[invalidanswer]";
+const INVALID = "[invalidanswer]";
 
 const FIRST_WORDS = "Final Answer: The final answer is";
 const LAST_SENTENCE = "I hope it is correct.";
