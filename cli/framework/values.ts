@@ -172,9 +172,9 @@ function readText(flag: Flag, text: string): (string | number | boolean)[] {
       return flag.choices.includes(text) ? [text] : [];
     case "switch":
     case "shorthand":
-      return { true: [true], "1": [true], false: [false], "0": [false] }[text] ?? [];
+      return /^(true|1)$/.test(text) ? [true] : /^(false|0)$/.test(text) ? [false] : [];
     case "count": {
-      const count = { true: 1, false: 0 }[text] ?? parseNumber(text) ?? -1;
+      const count = text === "true" ? 1 : text === "false" ? 0 : parseNumber(text) ?? -1;
       return Number.isInteger(count) && count >= 0 && count <= flag.max ? [count] : [];
     }
     case "int": {

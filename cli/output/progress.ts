@@ -7,6 +7,7 @@
  */
 import type { Io } from "./io.ts";
 import { formatNumber } from "./table.ts";
+import { displayWidth } from "./wrap.ts";
 
 /** Options of progress. */
 export interface ProgressOptions {
@@ -98,11 +99,10 @@ export class Progress implements Disposable {
   [Symbol.dispose](): void {
     if (this.#silent) return;
     if (this.#redraws) this.io.redraw("");
-    const seconds = (this.io.system.now() - this.#startedMs) / 1000;
     if (!this.#redraws && this.#lines === 0) return;
-    const { label, unit, from = 0 } = this.options;
-    const count = this.#done - from;
-    this.io.note(`${label}: ${count} ${unit} in ${formatDuration(seconds)}${this.#rate()}`);
+    const { label, unit } = this.options;
+    const { items, seconds } = this.#elapsed();
+    this.io.note(`${label}: ${items} ${unit} in ${formatDuration(seconds)}${this.#rate()}`);
   }
 
   /** Items of this run and the seconds it has taken. */
@@ -126,7 +126,11 @@ export class Progress implements Disposable {
     const line = this.options.line?.({ done: this.#done, total, left }) ??
       this.#usualLine(left, detail);
     // A line that wraps could not be redrawn.
-    return this.#redraws ? line.slice(0, this.io.width() - 1) : line;
+    if (!this.#redraws) return line;
+    const columns = this.io.width() - 1;
+    let cut = line.slice(0, columns);
+    while (displayWidth(cut) > columns) cut = cut.slice(0, -1);
+    return cut;
   }
 
   #usualLine(left: string, detail: string): string {

@@ -33,13 +33,14 @@ const command = defineCommand({
 /** Marks what may be replaced. */
 const MARK = "Starts parscale from its clone; written by `deno task setup`.";
 
-const run: ToolRun<typeof command> = async ({ folder, overwrite }, io, invocation) => {
+const run: ToolRun<typeof command> = async ({ folder: asked, overwrite }, io, invocation) => {
   const home = homeFolder((name) => io.env(name));
-  const target = folder ?? (home && join(home, ".local", "bin"));
+  const target = asked ?? (home && join(home, ".local", "bin"));
   if (target === undefined) throw new UsageError("there is no HOME: `setup` needs `--folder`");
   const isWindows = PLATFORM.name === "windows";
   await Deno.mkdir(target, { recursive: true });
-  const path = join(await Deno.realPath(target), isWindows ? "parscale.cmd" : "parscale");
+  const folder = await Deno.realPath(target);
+  const path = join(folder, isWindows ? "parscale.cmd" : "parscale");
   if (!overwrite) await requireOurs(path);
   // A link there would be written through.
   await Deno.remove(path).catch(() => {});
@@ -48,8 +49,10 @@ const run: ToolRun<typeof command> = async ({ folder, overwrite }, io, invocatio
   await requireVersion("program", path);
   using report = new Report(io, invocation, { schema: "parscale.setup/1" });
   report.remark(`parscale is ${path}`);
-  const onPath = (io.env("PATH") ?? "").split(isWindows ? ";" : ":").includes(target);
-  if (!onPath) report.remark(`put it on the PATH: export PATH="${target}:$PATH"`);
+  const onPath = (io.env("PATH") ?? "").split(isWindows ? ";" : ":")
+    .some((path) => path === folder || path === target);
+  if (!onPath) report.remark(`put it on the PATH: export PATH="${folder}:$PATH"`);
+  await report.finish();
 };
 
 async function requireOurs(path: string): Promise<void> {

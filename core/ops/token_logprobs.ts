@@ -4,7 +4,7 @@
  *
  *   logits̄ = ȳ (onehot(target) − softmax(logits))
  *
- * Kernel: forward/cross_entropy (its negative).
+ * Kernel: forward/token_logprobs.
  */
 import type { Value } from "../graph/value.ts";
 import { modelOp } from "./define.ts";

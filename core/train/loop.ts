@@ -78,7 +78,8 @@ export async function train(
   const { steps } = options.schedule;
   let saved = start.step;
   const validates = options.evalFeed && state.step === 0 && !hooks.signal.aborted;
-  if (validates) hooks.onStart(await validate(trainer, options.evalFeed!()));
+  const before = validates ? await validate(trainer, options.evalFeed!(), hooks.signal) : undefined;
+  if (before !== undefined) hooks.onStart(before);
   while (state.step < steps && !hooks.signal.aborted) {
     const began = performance.now();
     const read = await accumulate(trainer, feed, options.microBatches);
@@ -109,7 +110,9 @@ export async function train(
       tokensPerSecond: used! / seconds,
       seconds,
       dataWait: read.waited / seconds,
-      evalLoss: due && options.evalFeed ? await validate(trainer, options.evalFeed()) : undefined,
+      evalLoss: due && options.evalFeed
+        ? await validate(trainer, options.evalFeed(), hooks.signal)
+        : undefined,
     });
     if (step % options.saveEvery !== 0) continue;
     await hooks.save(state);
@@ -119,16 +122,24 @@ export async function train(
   return state;
 }
 
-/** Mean loss over the batches of all processes, in nats per predicted token. */
-export async function validate(trainer: Trainer, feed: Feed<Batch>): Promise<number> {
+/**
+ * Mean loss over the batches of all processes, in nats per predicted token; undefined where the signal
+ * of one of them aborts before its end.
+ */
+async function validate(
+  trainer: Trainer,
+  feed: Feed<Batch>,
+  signal: AbortSignal,
+): Promise<number | undefined> {
   const own = { loss: 0, predicted: 0 };
-  for (let batch = feed.next(); batch; batch = feed.next()) {
+  for (let batch = feed.next(); batch && !signal.aborted; batch = feed.next()) {
     const sums = await trainer.evaluate(batch);
     own.loss += sums.loss;
     own.predicted += sums.predicted;
   }
-  const [loss, predicted] = await trainer.collective.sum([own.loss, own.predicted]);
-  return loss! / predicted!;
+  const ended = Number(signal.aborted);
+  const sums = await trainer.collective.sum([own.loss, own.predicted, ended]);
+  return sums[2] === 0 ? sums[0]! / sums[1]! : undefined;
 }
 
 /** Adds up the gradients of a step; `waited` in seconds. */

@@ -1,7 +1,7 @@
 /**
  * The folder of a training run.
  *
- *     config.json         resolved flags with the origin of each, and what must not change
+ *     config.json         resolved flags, and what must not change
  *     metrics.jsonl       one line per step
  *     checkpoint-000500/  a model folder (or adapter) with the state of training beside it
  *     last                name of the newest checkpoint
@@ -29,7 +29,8 @@ import { LAST_FILE, lastCheckpoint } from "../checkpoint/run.ts";
 import { writeJson } from "../checkpoint/write.ts";
 import { DataError, UsageError } from "../base/errors.ts";
 
-const CONFIG = "config.json", METRICS = "metrics.jsonl";
+export const CONFIG = "config.json";
+const METRICS = "metrics.jsonl";
 
 const CHECKPOINT = /^checkpoint-(\d+)$/;
 

@@ -22,7 +22,6 @@ export class EventWriter implements Disposable {
   readonly path: string;
   readonly #file: Deno.FsFile;
   readonly #now: () => number;
-  #open = true;
 
   /** Starts a new file in `folder`, which is made when missing. */
   constructor(folder: string, { now = Date.now }: EventWriterOptions = {}) {
@@ -38,15 +37,8 @@ export class EventWriter implements Disposable {
     this.#write([...integer(STEP, step), ...message(SUMMARY, summary)]);
   }
 
-  /** Ends the file; more calls do nothing. */
-  close(): void {
-    if (this.#open) this.#file.close();
-    this.#open = false;
-  }
-
-  /** Closes the file at the end of a `using` block. */
   [Symbol.dispose](): void {
-    this.close();
+    this.#file.close();
   }
 
   #write(event: readonly number[]): void {

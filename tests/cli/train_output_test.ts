@@ -129,6 +129,18 @@ Deno.test("progress goes to stderr at the first step and every --log-every steps
     assertStringIncludes(wordy!.stderr, "saved wordy/checkpoint-000007\n");
   }));
 
+Deno.test("the command of a run continues it with --resume added; its card tells the rows", () =>
+  withWorkplace(async (place) => {
+    const line = "--model p2 --data rows.jsonl --context 16 --steps 1";
+    assertEquals((await place.train(line)).code, 0);
+    assertMatch(
+      place.read("run/checkpoint-000001/README.md"),
+      /1 of 1 steps of \d+ rows of 16 tokens/,
+    );
+    const again = await place.train(`${line} --resume`);
+    assertEquals([again.code, again.stderr], [0, "nothing to do: all 1 steps are done\n"]);
+  }));
+
 Deno.test("each validation is told once, that before the first step too", () =>
   withWorkplace(async (place) => {
     const line = `--model p2 ${ROWS} --eval-data rows.jsonl --eval-every 2 --out run`;

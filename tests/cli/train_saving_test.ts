@@ -216,6 +216,11 @@ Deno.test("--resume --steps makes a run longer, as if it had been begun so", () 
     assertEquals(metrics("run"), metrics("whole"));
     assertEquals((await place.trained("--resume --out run")).length, 4, "the new end is kept");
 
+    await place.trained(`${flags} --schedule constant --epochs 1 --out epoch`);
+    const { steps } = place.config("epoch");
+    await place.trained(`--resume --steps ${steps + 1} --unverified --out epoch`);
+    assertEquals(place.metrics("epoch").length, steps + 1);
+
     const wsd = `${flags} --schedule wsd --decay-steps 2`;
     await place.trained(`${wsd} --steps 6 --save-every 4 --out wsd`);
     const late = await place.train("--resume --steps 9 --out wsd");

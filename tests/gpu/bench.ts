@@ -118,7 +118,7 @@ async function trainTiming(
     recompute: what === "train" && streams > 2, // else the largest shapes do not fit
   };
   const needed = planTraining(device, options).total;
-  const { free } = device.memory();
+  const { free } = device.work().driver.memoryInfo();
   if (needed > free) {
     throw new Error(`Cannot train: found ${free} bytes free, expected the ${needed} of the plan`);
   }

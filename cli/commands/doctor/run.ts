@@ -4,7 +4,7 @@ import { openMachine } from "../../../core/runtime/cuda/open.ts";
 import { recordVerified } from "../../../core/runtime/cuda/verified.ts";
 import { TRAITS } from "../../../core/runtime/traits.ts";
 import type { ValuesOf } from "../../framework/command.ts";
-import type { Invocation } from "../../output/document.ts";
+import { type Invocation, snakeKeys } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { Report, reportRows } from "../../output/report.ts";
 import type { Row } from "../../output/table.ts";
@@ -56,19 +56,12 @@ export async function run(
 
 /** The devices' traits, in the words of `core/runtime/traits.ts`. */
 function traitRows(): Row[] {
-  return Object.entries(TRAITS).map(([device, traits]) => ({
-    device,
-    trains: traits.trains,
-    samples_tokens: traits.samplesTokens,
-    paged_cache: traits.pagedCache,
-    cache_types: traits.cacheTypes,
-    prefill_chunk: traits.prefillChunk,
-    static_shapes: traits.staticShapes,
-    discrete_memory: traits.discreteMemory,
-    readback_is_copy: traits.readbackIsCopy,
-    freezes_weights: traits.freezesWeights,
-    optimizer_chunk: traits.optimizerChunk,
-  }));
+  return Object.entries(TRAITS).map(
+    ([device, { processBytes: _process, allocatorShare: _share, ...traits }]) => ({
+      device,
+      ...snakeKeys(traits),
+    }),
+  );
 }
 
 /** A device, and what its check found. */

@@ -107,7 +107,8 @@ const model = flagGroup("Model", {
     default: 0,
     placeholder: "HIDDEN",
     summary: "Hidden size of the reparameterization MLP; 0 turns it off",
-    details: "The MLP is folded into plain prefixes when the model is saved.",
+    details: "The MLP is folded into plain prefixes when the model is saved. Prefixes of a " +
+      "ParScale checkpoint are started anew.",
   },
   "rope-theta": {
     type: "number",
@@ -135,7 +136,7 @@ const model = flagGroup("Model", {
 
 const data = flagGroup("Data", {
   data: {
-    type: "string",
+    type: "path",
     list: "several",
     placeholder: "PATH[=WEIGHT]",
     summary: "Files, folders, globs, hf:// or - (stdin)",
@@ -203,7 +204,7 @@ const data = flagGroup("Data", {
     details: "Added after texts and completions. Rows of tokens stay as they are.",
   },
   "eval-data": {
-    type: "string",
+    type: "path",
     list: "several",
     placeholder: "PATH",
     summary: "Validation data",

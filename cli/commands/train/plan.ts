@@ -1,14 +1,15 @@
 /** From the flags of `parscale train`, or those of the run that is resumed, to a plan of the run. */
+import { join } from "node:path";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
-import { isObject, type JsonObject } from "../../../core/base/files.ts";
+import { isObject, type JsonObject, statIfExists } from "../../../core/base/files.ts";
 import type { DataPlan } from "../../../core/data/training_data.ts";
 import { parseCondition } from "../../../core/data/select.ts";
 import { isHubData } from "../../../core/data/sources.ts";
 import type { LoopOptions } from "../../../core/train/loop.ts";
 import type { ModelChoices } from "../../../core/train/model_source.ts";
 import type { OptimizerOptions } from "../../../core/train/optimizer.ts";
-import { readRunConfig } from "../../../core/train/run_folder.ts";
+import { CONFIG, readRunConfig } from "../../../core/train/run_folder.ts";
 import { defaultPhases, type ScheduleOptions } from "../../../core/train/schedule.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { commonFlags } from "../../framework/common.ts";
@@ -84,7 +85,9 @@ export async function plan(
   _io: Io,
   invocation: Invocation,
 ): Promise<TrainPlan> {
-  if (given.resume && given.model !== undefined && invocation.origins.out === "default") {
+  const isRun = () => statIfExists(join(given.out, CONFIG));
+  const namesOut = given.model !== undefined && invocation.origins.out === "default";
+  if (given.resume && namesOut && !await isRun()) {
     throw new UsageError("`--resume` continues with the run of `--out`", {
       hints: [`did you mean \`--resume ${formatFlag("out", given.model).slice(1)}?`],
     });
@@ -92,7 +95,8 @@ export async function plan(
   const saved = given.resume ? await readRunConfig(given.out) : undefined;
   const resumed = saved ? resumedValues(given, invocation, saved) : given;
   const extension = saved && await extensionOf(given.steps, resumed, saved);
-  const values = { ...resumed, ...extension, ...(extension && { tokens: undefined }) };
+  const others = extension && { tokens: undefined, epochs: undefined };
+  const values = { ...resumed, ...extension, ...others };
   const { lr, lrPrefix = lr, lrAggregator = lr, schedule: kind, warmup, decaySteps } = values;
   const minFactor = kind === "constant" || lr === 0 ? 1 : Math.min(1, values.lrMin / lr);
   return {
@@ -204,7 +208,7 @@ function dataPlan(values: TrainValues): DataPlan {
 const FREE = new Set([
   ...Object.keys(commonFlags),
   ...["threads", "memory-limit", "save-every", "keep", "log-every", "tensorboard"],
-  ...["deterministic", "shard-optimizer"],
+  ...["deterministic", "shard-optimizer", "unverified"],
 ]);
 
 /** Of one launch, whatever the run was begun with. */

@@ -119,6 +119,9 @@ async function withTextStart(
 ): Promise<ModelSource> {
   const { config, checkpoint, directory } = source;
   const adds = checkpoint !== undefined && config.prefix && !isParScale(checkpoint.config);
+  if (reparameterize > 0 && checkpoint?.config.prefix && saved === undefined) {
+    io.note("the prefixes of the checkpoint are started anew: --reparameterize trains an MLP");
+  }
   const isPossible = adds && reparameterize === 0 && await hasTokenizer(directory!);
   if (!isPossible && prefixInit === "text") {
     throw new UsageError(

@@ -16,6 +16,7 @@ import { EventWriter } from "../../../core/train/tensorboard.ts";
 import { buildPrograms, Trainer } from "../../../core/train/trainer.ts";
 import { loadState, saveState, type TrainingState } from "../../../core/train/training_state.ts";
 import { configKeys, type Invocation, toJson } from "../../output/document.ts";
+import { formatFlag } from "../../framework/table.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { formatDuration, Progress } from "../../output/progress.ts";
@@ -36,7 +37,7 @@ export async function run(plan: TrainPlan, io: Io, invocation: Invocation): Prom
 }
 
 async function runRank(plan: TrainPlan, ranks: Ranks, invocation: Invocation): Promise<void> {
-  const { saved, out } = plan;
+  const { saved } = plan;
   using opened = new DisposableStack();
   // The primary process alone has a run folder, so that it alone writes.
   const openFolder = ranks.isPrimary ? await claimFolder(plan, invocation, opened) : undefined;
@@ -45,7 +46,7 @@ async function runRank(plan: TrainPlan, ranks: Ranks, invocation: Invocation): P
       throw withFolder(error, saved?.folder);
     }),
   );
-  if (saved) requireSameRun(saved, run, out);
+  if (saved) requireSameRun(saved, run, plan);
   requireMemory(run, plan);
   await trainInto(await openFolder?.(run), run, plan, ranks, invocation);
   ranks.leave(); // while the device is open
@@ -198,7 +199,7 @@ function sameBatches(run: PreparedRun, count: number): DivisibleFeed<Batch> {
     .filter((batch) => batch !== undefined);
   let next = 0;
   return {
-    next: () => batches[next++ % Math.min(count, batches.length)],
+    next: () => batches[next++ % batches.length],
     skip: () => next++ >= 0,
     cursor,
   };
@@ -213,7 +214,7 @@ function openEvents(folder: string) {
         writer.scalar(`train/${key}`, row.step as number, value);
       }
     },
-    [Symbol.dispose]: () => writer.close(),
+    [Symbol.dispose]: () => writer[Symbol.dispose](),
   };
 }
 
@@ -226,8 +227,9 @@ function withLastCheckpoint(error: unknown, newest: string | undefined): unknown
 }
 
 function interrupted(signal: EndingSignal, out: string, state: TrainingState): Interrupted {
+  const resume = `resume with \`parscale train --resume${formatFlag("out", out)}\``;
   return new Interrupted(signal, [
-    `step ${state.step} is saved; resume with \`parscale train --resume --out ${out}\``,
+    state.step === 0 ? "no step was done" : `step ${state.step} is saved; ${resume}`,
   ]);
 }
 
@@ -271,6 +273,7 @@ function extendedConfig(
     steps,
     warmup,
     tokens: null,
+    epochs: null,
     ...(run.loop.schedule.kind === "wsd" && { decay_steps: decaySteps }),
   };
   const config = { ...saved.config as JsonObject, ...flags };
@@ -281,7 +284,7 @@ function extendedConfig(
 function requireSameRun(
   saved: Readonly<Record<string, unknown>>,
   run: PreparedRun,
-  out: string,
+  { out, extension }: TrainPlan,
 ): void {
   const trained = run.source.trained.map(({ name }) => name).join();
   const changed = saved.data_fingerprint !== run.stream.fingerprint
@@ -291,6 +294,14 @@ function requireSameRun(
     : (saved.trained as string[] | undefined)?.join() !== trained
     ? "trained parameters"
     : undefined;
+  if (changed === "data" && extension && run.data.hubData) {
+    throw new UsageError(
+      `"${out}" cannot become longer: it reads the hub as far as its steps need`,
+      {
+        hints: [`train on with a run of its own: --model ${out} --out NEW`],
+      },
+    );
+  }
   if (changed !== undefined) throw otherThanBefore(changed, out);
 }
 

@@ -213,7 +213,7 @@ export async function writeCard(
 
 function trainingLines(
   { loop, data, stream }: PreparedRun,
-  { length, data: { seqLen, seed }, model, rates, schedule }: TrainPlan,
+  { length, data: { seed }, model, rates, schedule }: TrainPlan,
   { step, tokens }: TrainingState,
 ): string[] {
   const { backbone, prefix, aggregator } = rates;
@@ -225,7 +225,7 @@ function trainingLines(
   return [
     `${grouped(step)} of ${
       grouped(loop.schedule.steps)
-    } steps of ${length.batch} rows of ${seqLen} ` +
+    } steps of ${length.batch} rows of ${data.tokens} ` +
     `tokens, ${grouped(tokens)} tokens in all`,
     model.params === "introduced"
       ? "the ParScale parameters alone; the backbone is unchanged"

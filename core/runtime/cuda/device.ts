@@ -83,11 +83,6 @@ export class CudaDevice implements Device {
     };
   }
 
-  /** Bytes of the device that are free, and all it has. */
-  memory(): { free: number; total: number } {
-    return this.#context.driver.memoryInfo();
-  }
-
   /** The GPU with its driver. */
   place(): CudaPlace {
     const { driver } = this.#context;

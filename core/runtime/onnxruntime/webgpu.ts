@@ -3,7 +3,7 @@
  *
  * Programs are lowered as for the processor, with the rules that differ. Tensors and weights stay
  * in the GPU's memory; only ids, positions and results cross. Sines and cosines are computed on the
- * processor (see `host_part.ts`).
+ * processor (see `cpu_fallback.ts`).
  */
 import type { MemoryPlan } from "../../graph/memory_plan.ts";
 import type { Program } from "../../graph/program.ts";

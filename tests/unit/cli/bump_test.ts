@@ -28,6 +28,9 @@ Deno.test("bump refuses versions that are none or not above, and a changelog wit
   for (const version of ["0.1.1", "0.2.0", "1.0.0", "0.2.0-rc.1"]) {
     assertStringIncludes(bumped(version, "0.1.0", DATE, FILES).config, version);
   }
+  const config = FILES.config.replace("0.1.0", "1.0.0-rc.9");
+  const next = bumped("1.0.0-rc.10", "1.0.0-rc.9", DATE, { ...FILES, config });
+  assertStringIncludes(next.config, "1.0.0-rc.10");
   assertStringIncludes(
     bumped("0.1.0", "0.1.0-rc.1", DATE, {
       ...FILES,

@@ -218,6 +218,12 @@ Deno.test("reports: one object is upright in a table, one line in rows", async (
   assertEquals(await reported("csv", single), "family,params,share\nqwen2,494032768,0.123456789\n");
 });
 
+Deno.test("tables: any number of rows is drawn", async () => {
+  const many = Array.from({ length: 130_000 }, (_, row) => ({ row }));
+  const text = await terminalTable([{ key: "row" }], many, 80, PLAIN);
+  assertEquals(text.split("\n").length, 130_003);
+});
+
 Deno.test("sinks: a folder, and a file in no folder, are refused", () =>
   withScratch((folder) => {
     const { io } = captureIo();
@@ -257,6 +263,13 @@ Deno.test("progress: redrawn on a terminal with rate and time left, gone at the 
     "Scoring: [==========          ] 10/20 rows, 5 rows/s, 2s left, loss 2.5",
     "Scoring: 10 rows in 2s, 5 rows/s\n",
   ]);
+});
+
+Deno.test("progress: a redrawn line is cut by the columns it takes", () => {
+  const terminal: CaptureOptions = { terminals: ["stderr"], columns: 60 };
+  const drawn = progressed(terminal, SCORING, [[50, 1], [1950, 1, "\u540d".repeat(40)]]);
+  const line = drawn.split("\r\x1b[2K").find((text) => text.includes("\u540d"))!;
+  assert(displayWidth(line) < 60, line);
 });
 
 Deno.test("progress: output goes above the redrawn line", () => {

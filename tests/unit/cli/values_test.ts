@@ -107,7 +107,7 @@ Deno.test("choices and switches take their words only", () => {
   rejects(device, "CPU", "one of auto, cpu");
   const on = { type: "switch", ...words } as const;
   assertEquals(["true", "0", false].map((raw) => readValue(on, raw)), [true, false, false]);
-  rejects(on, "banana", "true or false");
+  for (const word of ["banana", "constructor"]) rejects(on, word, "true or false");
   rejects(on, 1, "true or false");
 });
 

@@ -17,17 +17,19 @@ const trainerWith = (parts: object): Trainer =>
     update: () => Promise.resolve({ gradNorm: 1, clipScale: 1 }),
   }, Object.getOwnPropertyDescriptors(parts));
 
-/** Runs four steps that validate every second one, and aborts in the step given; what happened, in order. */
-async function log(abortsIn?: number): Promise<string> {
+/** Runs four steps that validate every second one, and aborts where it is told; what happened, in order. */
+async function log(abortsIn?: string): Promise<string> {
   const events: string[] = [];
+  let validations = 0;
   const controller = new AbortController();
   const trainer = trainerWith({
     update(step: number) {
-      if (step === abortsIn) controller.abort();
+      if (abortsIn === `step ${step}`) controller.abort();
       return Promise.resolve({ gradNorm: 1, clipScale: 1 });
     },
     evaluate() {
       events.push("validate");
+      if (abortsIn === `validation ${++validations}`) controller.abort();
       return Promise.resolve({ loss: 16, predicted: 8 });
     },
   });
@@ -45,7 +47,8 @@ async function log(abortsIn?: number): Promise<string> {
   await train(trainer, FEED, START, options, {
     signal: controller.signal,
     onStart: () => events.push("start"),
-    onStep: ({ step }) => events.push(`step ${step}`),
+    onStep: ({ step, evalLoss }) =>
+      events.push(evalLoss === undefined ? `step ${step}` : `step ${step}: ${evalLoss}`),
     save({ step }) {
       events.push(`save ${step}`);
       return Promise.resolve();
@@ -57,14 +60,19 @@ async function log(abortsIn?: number): Promise<string> {
 Deno.test("a run validates before its first step and before it reports one, and saves what is left at the end", async () => {
   assertEquals(
     await log(),
-    "validate,start,step 1,validate,step 2,step 3,save 3,validate,step 4,save 4",
+    "validate,start,step 1,validate,step 2: 2,step 3,save 3,validate,step 4: 2,save 4",
   );
 });
 
 Deno.test("a run that is aborted saves its step and does not validate first", async () => {
-  assertEquals(await log(2), "validate,start,step 1,step 2,save 2");
-  const last = "validate,start,step 1,validate,step 2,step 3,save 3,step 4,save 4";
-  assertEquals(await log(4), last);
+  assertEquals(await log("step 2"), "validate,start,step 1,step 2,save 2");
+  const last = "validate,start,step 1,validate,step 2: 2,step 3,save 3,step 4,save 4";
+  assertEquals(await log("step 4"), last);
+});
+
+Deno.test("a validation that is aborted ends without a loss, and its step is saved", async () => {
+  assertEquals(await log("validation 1"), "validate");
+  assertEquals(await log("validation 2"), "validate,start,step 1,validate,step 2,save 2");
 });
 
 Deno.test("a report has means per predicted token, and the smoothed loss", async () => {

@@ -52,14 +52,12 @@ Deno.test("records are the bytes of Event messages", async () => {
 
 Deno.test("every value is in the file before the writer is closed", async () => {
   await withScratch((folder) => {
-    const writer = new EventWriter(folder);
+    using writer = new EventWriter(folder);
     for (let step = 1; step <= 50; step++) {
       writer.scalar("train/loss", step, 1 / step);
       assertEquals(records(Deno.readFileSync(writer.path)).length, step + 1);
     }
     writer.scalar("long ".repeat(100), 2 ** 40, NaN);
-    writer.close();
-    writer.close();
     assertEquals(records(Deno.readFileSync(writer.path)).length, 52);
     return Promise.resolve();
   });

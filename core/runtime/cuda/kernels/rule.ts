@@ -46,7 +46,6 @@ export function listRule<A extends Attributes>(
 /** A gradient node besides the inputs of its op. */
 export interface Backward<A extends Attributes> {
   readonly attributes: A;
-  readonly output: Value;
   /** Gradient of the output. */
   readonly upstream: Value;
 }
@@ -61,12 +60,12 @@ export function gradientRule<A extends Attributes, R extends string, O extends s
   ) => { readonly [name in R | O]?: Value | undefined },
 ): Rule {
   return listRule(gradientOp(op.op), (l, values, { op: given, wanted }) => {
-    const [output, upstream] = values.slice(-2) as [Value, Value];
+    const upstream = values.at(-1)!;
     const attributes = given as A;
     const by: Readonly<Record<string, Value | undefined>> = gradients(
       l,
       op.named(values.slice(0, -2)),
-      { attributes, output, upstream },
+      { attributes, upstream },
     );
     return wanted.map((input) => {
       const name = op.names[input]!, gradient = by[name];

@@ -58,7 +58,7 @@ export function webGpuTarget(elements: Elements): Target {
   return { rules, writesOverOperands: false };
 }
 
-/** Ops that are not left to a GPU; see `host_part.ts`. */
+/** Ops that are not left to a GPU; see `cpu_fallback.ts`. */
 export function staysOnHost({ op }: Node): boolean {
   return op.name === "sin" || op.name === "cos";
 }
