@@ -6,7 +6,7 @@
  * failure only: it is recorded and the others continue.
  */
 import { DataError } from "../../core/base/errors.ts";
-import { isObject, type JsonObject, show } from "../../core/base/files.ts";
+import { isObject, type JsonObject, jsonReason, show } from "../../core/base/files.ts";
 
 /** One parsed line. */
 export interface InputRow {
@@ -30,8 +30,8 @@ export async function* readJsonLines(
     let value: unknown;
     try {
       value = JSON.parse(text);
-    } catch (cause) {
-      throw new DataError(`line ${line} of ${name} is not valid JSON: ${(cause as Error).message}`);
+    } catch (error) {
+      throw new DataError(`line ${line} of ${name} is not valid JSON: ${jsonReason(error)}`);
     }
     yield { value, line };
   }

@@ -8,6 +8,7 @@
  */
 import { basename } from "node:path";
 import { NumericalError } from "../base/errors.ts";
+import { readRegularFile } from "../base/files.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
 import { backboneHash, startBackboneHash } from "./backbone.ts";
@@ -19,9 +20,9 @@ import type { ConversionPlan } from "./plan_conversion.ts";
 import { checkFinite } from "./read.ts";
 import {
   copyCompanions,
-  copyFile,
   DEFAULT_SHARD_BYTES,
   type OutputTensor,
+  writeBytes,
   writeJson,
   writeSafetensors,
   writeText,
@@ -64,7 +65,7 @@ export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<
     if (!options.introducedOnly) files.push(...await copyCompanions(source.directory, folder));
     for (const path of plan.codeFiles) {
       const name = basename(path);
-      await copyFile(path, `${folder}/${name}`);
+      await writeBytes(`${folder}/${name}`, await readRegularFile(path));
       files.push(name);
     }
     if (options.introducedOnly) {
@@ -123,7 +124,14 @@ async function verifyResult(
   const agrees = used(written.config) === used(config);
   const introduced = parameterSpecs(config).filter((spec) => spec.introduced || plan.folds);
   const tensors = new Map(introduced.map(({ name }) => [name, written.tensors.get(name)!]));
-  await checkFinite({ ...written, tensors });
+  try {
+    await checkFinite({ ...written, tensors });
+  } catch (error) {
+    if (options.dtype !== "f16" || !(error instanceof NumericalError)) throw error;
+    throw new NumericalError(`a weight of "${options.model}" is too large for f16`, {
+      hints: ["pass --dtype bf16"],
+    });
+  }
   if (!agrees || sha256 !== undefined && await backboneHash(written, { signal }) !== sha256) {
     throw new NumericalError(
       `"${options.out}" was not written correctly: its ${

@@ -12,14 +12,14 @@ import { rename } from "../base/platform/rename.ts";
 import { clearLeftovers, hiddenSibling, holdFolder, removeIfExists } from "./leftovers.ts";
 import { type FolderKind, requireOurs } from "./our_files.ts";
 
-/** Kind of folder that a new one may replace; none where undefined. */
-export type Replaces = FolderKind | undefined;
-
 /**
  * Throws unless a folder may be put at `path`: nothing there, an empty folder, or one of the kind that
  * is to be replaced.
  */
-export async function requireFreeTarget(path: string, replaces: Replaces): Promise<void> {
+export async function requireFreeTarget(
+  path: string,
+  replaces: FolderKind | undefined,
+): Promise<void> {
   try {
     const info = await Deno.lstat(path);
     if (!info.isDirectory) {
@@ -47,7 +47,7 @@ export async function requireFreeTarget(path: string, replaces: Replaces): Promi
  */
 export async function writeFolder<T>(
   target: string,
-  options: { replaces?: Replaces; signal?: AbortSignal | undefined },
+  options: { replaces?: FolderKind | undefined; signal?: AbortSignal | undefined },
   fill: (partial: string) => Promise<T>,
 ): Promise<T> {
   const path = resolve(target);
@@ -57,7 +57,6 @@ export async function writeFolder<T>(
   await requireFreeTarget(target, options.replaces);
   let hold: Deno.FsFile | undefined | null;
   try {
-    await removeIfExists(partial); // left by a dead process of the same id
     await Deno.mkdir(partial, { recursive: true });
     hold = await holdFolder(partial);
     const result = await fill(partial);

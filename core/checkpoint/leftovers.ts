@@ -2,9 +2,9 @@
  * Hidden folders beside a target while it is written, and what becomes of those that a killed process
  * left behind.
  *
- *     .NAME.partial-PID     being filled
- *     .NAME.replaced-PID    the older NAME, until the new one has its name
- *     .NAME.removed-PID     an older checkpoint on its way out
+ *     .NAME.partial-PID-RANDOM     being filled
+ *     .NAME.replaced-PID-RANDOM    the older NAME, until the new one has its name
+ *     .NAME.removed-PID-RANDOM     an older checkpoint on its way out
  *
  * The process at work holds a lock on its hidden folder, which the system releases however the process
  * ends. A folder without a lock is a leftover: `replaced` gets its name back where NAME is missing,
@@ -18,11 +18,12 @@ import { holdsOnlyOurs } from "./our_files.ts";
 /** Why a hidden folder exists. */
 export type HiddenKind = "partial" | "replaced" | "removed";
 
-const HIDDEN = /^\.(.+)\.(partial|replaced|removed)-(\d+)$/;
+const HIDDEN = /^\.(.+)\.(partial|replaced|removed)-(\d+)(?:-[\da-f]{8})?$/;
 
-/** Path of this process's hidden folder beside `path`. */
+/** Path of a new hidden folder beside `path`. In containers several processes have the same id. */
 export function hiddenSibling(path: string, kind: HiddenKind): string {
-  return join(dirname(path), `.${basename(path)}.${kind}-${Deno.pid}`);
+  const random = crypto.randomUUID().slice(0, 8);
+  return join(dirname(path), `.${basename(path)}.${kind}-${Deno.pid}-${random}`);
 }
 
 /**
@@ -46,7 +47,6 @@ export async function removeFolder(path: string): Promise<void> {
   const hidden = hiddenSibling(path, "removed");
   const hold = await holdFolder(path);
   try {
-    await removeIfExists(hidden); // left by a dead process of the same id
     await rename(path, hidden);
     await Deno.remove(hidden, { recursive: true });
   } finally {

@@ -119,12 +119,6 @@ function mergedTensor({ name, shape }: ParameterSpec, source: Checkpoint): Outpu
   return { ...stored!, source: stored! };
 }
 
-/** Returns the code that opens the merged folder besides parscale. */
-export function opensWith(config: ModelConfig): "transformers" | "authors" | undefined {
-  if (!isParScale(config)) return "transformers";
-  return isOfficial(config) ? "authors" : undefined;
-}
-
 /** A matrix with its low-rank update. Nothing is read before the first piece is asked for. */
 function foldedMatrix(
   matrix: StoredTensor,

@@ -32,7 +32,7 @@ const CHECKPOINT_FILES = new RegExp(
 );
 
 const EXPORT_FILES = new RegExp(
-  `^(export\\.json|README\\.md|(prefill|decode)\\.onnx|weights(-\\d+)?\\.bin|${COMPANIONS})$`,
+  `^(export\\.json|README\\.md|(prefill|decode)\\.onnx|weights\\.bin|${COMPANIONS})$`,
 );
 
 const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {

@@ -3,13 +3,12 @@
  *
  * An error names the flag, the file or the field that stands in the way.
  */
-import { resolve } from "node:path";
 import { DataError, UsageError } from "../base/errors.ts";
 import { introducedValues } from "../model/init.ts";
 import { type Aggregator, isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { configToJson } from "./config.ts";
-import { type JsonObject, statIfExists } from "../base/files.ts";
+import { type JsonObject, liesIn, statIfExists } from "../base/files.ts";
 import { requireFreeTarget } from "./folder.ts";
 import { isGgufName } from "../base/companions.ts";
 import { type Checkpoint, openCheckpoint, type StoredTensor } from "./open.ts";
@@ -74,7 +73,9 @@ export interface ConversionPlan {
 /** Checks a conversion and works out its result; writes nothing and reads no weights. */
 export async function planConversion(asked: ConversionOptions): Promise<ConversionPlan> {
   // Without anything else a GGUF file becomes a plain folder.
-  const isPlain = isGgufName(asked.model) && asked.streams === undefined && !asked.merge;
+  const asksMore = asked.streams !== undefined || asked.merge || asked.introducedOnly ||
+    asked.hfCode !== undefined;
+  const isPlain = isGgufName(asked.model) && !asksMore;
   const options = isPlain ? { ...asked, strip: true } : asked;
   const { adapter, streams, strip, merge } = options;
   if (!merge && !strip && streams === undefined) {
@@ -202,15 +203,16 @@ function checkSource(options: ConversionOptions, source: Checkpoint): void {
 
 /** The target must be free, and must neither hold nor be the source. */
 export async function checkTarget(
-  options: Pick<ConversionOptions, "model" | "out" | "overwrite">,
+  { model, adapter, out, overwrite }: Pick<
+    ConversionOptions,
+    "model" | "adapter" | "out" | "overwrite"
+  >,
 ): Promise<void> {
-  await requireFreeTarget(options.out, options.overwrite ? "checkpoint" : undefined);
-  const target = await statIfExists(options.out) ? await Deno.realPath(options.out) : undefined;
-  const source = await Deno.realPath(options.model);
-  const out = target ?? resolve(options.out);
-  if (source === out || source.startsWith(`${out}/`)) {
+  await requireFreeTarget(out, overwrite ? "checkpoint" : undefined);
+  for (const source of [model, adapter]) {
+    if (source === undefined || !await liesIn(source, out)) continue;
     throw new UsageError(
-      `"${options.out}" holds the model to convert`,
+      `"${out}" holds the model to convert`,
       { hints: ["choose another `--out`"] },
     );
   }
@@ -226,17 +228,11 @@ export async function codeFiles(directory: string): Promise<string[]> {
   return found.length === CODE_FILES.length ? found : [];
 }
 
-async function findCode(options: ConversionOptions): Promise<string[]> {
-  const found: string[] = [];
-  for (const name of options.hfCode === undefined ? [] : CODE_FILES) {
-    const path = `${options.hfCode}/${name}`;
-    if (!await statIfExists(path)) {
-      throw new DataError(
-        `"${options.hfCode}" has no ${name}`,
-        { hints: ["`--hf-code` takes the folder of the official implementation's Python files"] },
-      );
-    }
-    found.push(path);
-  }
-  return found;
+async function findCode({ hfCode }: ConversionOptions): Promise<string[]> {
+  const found = hfCode === undefined ? [] : await codeFiles(hfCode);
+  if (hfCode === undefined || found.length > 0) return found;
+  throw new DataError(
+    `"${hfCode}" has no ${CODE_FILES.join(" and ")}`,
+    { hints: ["`--hf-code` takes the folder of the official implementation's Python files"] },
+  );
 }

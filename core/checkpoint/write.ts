@@ -167,17 +167,6 @@ export async function copyCompanions(model: string, folder: string): Promise<str
   return copied;
 }
 
-/** Copies a file as it is and waits until the copy is on the disk. */
-export async function copyFile(from: string, to: string): Promise<void> {
-  using source = openRegularFile(from);
-  const buffer = new Uint8Array(1 << 20);
-  await writeDurably(to, async (file) => {
-    for (let count; (count = await source.read(buffer)) !== null;) {
-      writeAllSync(file, buffer.subarray(0, count));
-    }
-  });
-}
-
 async function writeDurably(
   path: string,
   write: (file: Deno.FsFile) => Promise<void> | void,

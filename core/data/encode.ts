@@ -136,7 +136,7 @@ function appendAnswer(
   const isSpecial = (id: number) => tokenizer.decode([id], { skipSpecial: true }) === "";
   // Templates trim; an answer they rewrite altogether is not found and counts as empty.
   const said = typeof content === "string" ? content.trim() : "";
-  const head = text.slice(0, Math.max(0, text.indexOf(said)) + said.length);
+  const at = text.indexOf(said), head = at < 0 ? "" : text.slice(0, at + said.length);
   // Special tokens are found before all else, so the head has as many alone as in the whole.
   let inside = head.includes("<") ? tokenizer.encode(head, UNFRAMED).filter(isSpecial).length : 0;
   let trained = true;

@@ -120,7 +120,8 @@ export async function tokenizePart(
   context: DataContext,
   { index, count }: { readonly index: number; readonly count: number },
 ): Promise<void> {
-  const sources = await resolveSources([...plan.train, ...plan.eval]);
+  const lists = [plan.train, plan.eval].filter((list) => list.length > 0);
+  const sources = (await Promise.all(lists.map(resolveSources))).flat();
   const files = [...new Set(sources.flatMap(({ files }) => files))].filter((file) =>
     !isHubData(file)
   );

@@ -3,7 +3,7 @@
  */
 import { EnvironmentError } from "../base/errors.ts";
 import { readRegularText, statIfExists } from "../base/files.ts";
-import { homeFolder } from "../base/platform/mod.ts";
+import { type Environment, homeFolder } from "../base/platform/mod.ts";
 
 /** Address of the hub, token, and folder of downloads. */
 export interface HubAccess {
@@ -18,8 +18,6 @@ export interface HubAccess {
 }
 
 const PUBLIC_HUB = "https://huggingface.co";
-
-type Environment = (name: string) => string | undefined;
 
 /**
  * Reads the settings.

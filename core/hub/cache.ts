@@ -8,8 +8,11 @@ import { dirname, relative } from "node:path";
 import { EnvironmentError } from "../base/errors.ts";
 import { ioError, statIfExists } from "../base/files.ts";
 import { PLATFORM } from "../base/platform/mod.ts";
-import { rename } from "../base/platform/rename.ts";
+import { replaceFile } from "../base/platform/rename.ts";
 import { type HubFile, isCommit, type Repository } from "./repository.ts";
+
+/** Time between two looks at a lock that another process has. */
+const LOCK_POLL_MS = 200;
 
 /** The part of the cache that belongs to one repository. */
 export class RepositoryCache {
@@ -43,11 +46,10 @@ export class RepositoryCache {
   /** Records what a revision stands for; readers see the old or the new commit. */
   async setCommit(revision: string, commit: string): Promise<void> {
     if (await this.commitOf(revision) === commit) return;
-    const path = this.#ref(revision), partial = `${path}.${Deno.pid}.parscale-partial`;
+    const path = this.#ref(revision);
     await this.write(async () => {
       await Deno.mkdir(dirname(path), { recursive: true });
-      await Deno.writeTextFile(partial, commit);
-      await rename(partial, path);
+      await replaceFile(path, commit);
     });
   }
 
@@ -74,8 +76,8 @@ export class RepositoryCache {
     });
   }
 
-  /** Takes the lock of a content; `onWait` is called when another process has it. */
-  async lock(oid: string, onWait: () => void): Promise<Deno.FsFile> {
+  /** Takes the lock of a content; `onWait` is called when another process has it, `signal` ends the wait. */
+  async lock(oid: string, onWait: () => void, signal?: AbortSignal): Promise<Deno.FsFile> {
     const path = `${this.cache}/.locks/${this.#folder}/${oid}.lock`;
     return await this.write(async () => {
       await Deno.mkdir(dirname(path), { recursive: true });
@@ -83,7 +85,10 @@ export class RepositoryCache {
       try {
         if (await file.tryLock(true)) return file;
         onWait();
-        await file.lock(true);
+        while (!await file.tryLock(true)) {
+          signal?.throwIfAborted();
+          await new Promise((resolve) => setTimeout(resolve, LOCK_POLL_MS));
+        }
         return file;
       } catch (error) {
         file.close();

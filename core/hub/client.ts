@@ -68,10 +68,10 @@ export class HubClient {
 
   /** One request with its redirects; any status but 2xx throws `StatusError`. */
   async get(address: string, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
+    this.signal?.throwIfAborted();
     const abort = new AbortController();
     const silence = new Silence(this.patience.silenceMs, abort);
     const stop = () => abort.abort(this.signal?.reason);
-    this.signal?.throwIfAborted();
     this.signal?.addEventListener("abort", stop, { once: true });
     const waiting = setTimeout(() => this.#sayWait(address), NOTICE_MS);
     try {

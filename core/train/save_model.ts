@@ -5,13 +5,14 @@
  * Tensors are rounded once to the stored type; training continues in f32 (see `training_state.ts`).
  */
 import { basename } from "node:path";
+import { readRegularFile } from "../base/files.ts";
 import { BACKBONE_KEY } from "../checkpoint/config.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "../checkpoint/open.ts";
 import { codeFiles } from "../checkpoint/plan_conversion.ts";
 import {
   copyCompanions,
-  copyFile,
   type OutputTensor,
+  writeBytes,
   writeJson,
   writeSafetensors,
   writeWeights,
@@ -70,7 +71,7 @@ export async function saveModel(
   if (directory === undefined) return;
   await copyCompanions(directory, folder);
   for (const path of await codeFiles(directory)) {
-    await copyFile(path, `${folder}/${basename(path)}`);
+    await writeBytes(`${folder}/${basename(path)}`, await readRegularFile(path));
   }
 }
 

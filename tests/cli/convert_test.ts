@@ -126,6 +126,8 @@ Deno.test("an adapter over its backbone is the converted model to the last digit
         (await rowsOf(`${command} ${model}`, { cwd, stdin })).map(({ files: _, ...row }) => row);
       assertEquals(await rows(over), await rows("--model full"));
     }
+    const merge = await runParscale(`convert ${over} --merge --out adapter --overwrite`, { cwd });
+    assertFailed(merge, 2, 'error: "adapter" holds the model to convert\n');
   }));
 
 Deno.test("streams without prefix tokens score as the plain model does", () =>
@@ -234,8 +236,11 @@ async function interrupted(cwd: string, signal: Deno.Signal) {
   const pipes = { stdin: "null", stdout: "piped", stderr: "piped" } as const;
   const child = parscale("convert --model large --streams 2 --out out", { cwd, ...pipes }).spawn();
   const output = child.output();
-  const weights = `${cwd}/.out.partial-${child.pid}/model.safetensors`;
-  const isWriting = () => Deno.stat(weights).then(({ size }) => size >= 8e6, () => false);
+  const isWriting = () => {
+    const partial = names(cwd).find((name) => name.startsWith(`.out.partial-${child.pid}-`));
+    const weights = `${cwd}/${partial}/model.safetensors`;
+    return Deno.stat(weights).then(({ size }) => size >= 8e6, () => false);
+  };
   for (let waited = 0; !await isWriting(); waited += 5) {
     assert(waited < 60_000, "the conversion writes");
     await new Promise((resolve) => setTimeout(resolve, 5));

@@ -157,6 +157,7 @@ Deno.test("f16 and 8 bits are smaller files with the same first token; those for
   withScratch(async (cwd) => {
     const made = async (flags: string) => {
       const { results } = await documentOf(`${EXPORT} ${flags} --overwrite`, { cwd });
+      assertEquals(results.files.toSorted(), names(`${cwd}/onnx`));
       return { ...results, tokens: await continued(`${cwd}/onnx`, PROMPT) };
     };
     const exact = await made("--target webgpu --dtype f32");

@@ -35,6 +35,7 @@ const HARDWARE = { bandwidth_gb_s: 1, tflops: 1 };
 const FILES: Readonly<Record<string, unknown>> = {
   "config.json": { modle: "p2" },
   "short.txt": "short",
+  "short.gguf": "GGUF",
   "empty.jsonl": "",
   "mixed.jsonl": jsonLines({ text: "a b" }, { tokens: [1, 2] }),
   "masked.jsonl": { tokens: [1, 2, 3], labels: [1, -100, -100] },

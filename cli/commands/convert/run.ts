@@ -2,7 +2,7 @@
 import { UsageError } from "../../../core/base/errors.ts";
 import { convert } from "../../../core/checkpoint/convert.ts";
 import { hasTokenizer } from "../../../core/checkpoint/model_files.ts";
-import { opensWith } from "../../../core/checkpoint/merge.ts";
+import { isOfficial } from "../../../core/checkpoint/config.ts";
 import {
   type ConversionPlan,
   isPlainCopy,
@@ -84,7 +84,7 @@ async function withTextStart(
 function noteLimits(work: ConversionPlan, { model, out }: ConvertPlan, io: Io): void {
   const { options: { merge }, source, config } = work;
   if (isPlainCopy(work)) io.note(`"${model}" is ${stateOf(work)} already; ${out} is a copy of it`);
-  if (merge && opensWith(config) === undefined) {
+  if (merge && isParScale(config) && !isOfficial(config)) {
     io.note("only parscale opens the merged folder, neither transformers nor the authors' code");
   } else if (source.config.family !== config.family) {
     io.note(`the merged folder is a ${config.family} model, which has a bias everywhere`);

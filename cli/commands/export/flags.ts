@@ -74,5 +74,10 @@ export const command = defineCommand({
     }),
     adapter: engineFlags.adapter,
     ...quantizeFlags,
+    quantize: {
+      ...quantizeFlags.quantize,
+      defaultText: "none",
+      details: "A smaller file of weights, at some loss of quality: matrices by block of columns.",
+    },
   },
 });

@@ -65,7 +65,11 @@ export async function run(plan: ExportPlan, io: Io, invocation: Invocation): Pro
   const checkpoint = await findCheckpoint(plan, io, "`export`");
   using report = new Report(io, invocation, { schema: "parscale.export/2" });
   using progress = new Progress(io, { label: "Writing", unit: "MB" });
-  const bytes = await writeExport(plan, checkpoint, (done) => progress.update(done / 1e6));
+  const { weightBytes, companions } = await writeExport(
+    plan,
+    checkpoint,
+    (done) => progress.update(done / 1e6),
+  );
   await report.finish({
     out,
     streams,
@@ -73,17 +77,20 @@ export async function run(plan: ExportPlan, io: Io, invocation: Invocation): Pro
     capacity,
     target,
     weights,
-    weight_bytes: bytes,
-    files: ["prefill.onnx", "decode.onnx", "weights.bin", "export.json", "README.md"],
+    weight_bytes: weightBytes,
+    files: [...FILES, ...companions],
   });
 }
 
-/** Writes the folder and returns the bytes of the weights. */
+/** Files of an export besides those of the tokenizer. */
+const FILES = ["prefill.onnx", "decode.onnx", "weights.bin", "export.json", "README.md"];
+
+/** Writes the folder; returns the bytes of the weights, and the files copied from the model. */
 async function writeExport(
   plan: ExportPlan,
   checkpoint: Checkpoint,
   onProgress: (written: number) => void,
-): Promise<number> {
+): Promise<{ weightBytes: number; companions: string[] }> {
   const { config, tensors, directory } = checkpoint;
   const { tokens, capacity, target, weights } = plan;
   const program = (tokens: number) =>
@@ -108,8 +115,8 @@ async function writeExport(
       programs: written.programs,
     });
     await writeText(`${folder}/README.md`, guideFor(plan));
-    await copyCompanions(directory, folder);
-    return written.weightBytes;
+    const companions = await copyCompanions(directory, folder);
+    return { weightBytes: written.weightBytes, companions };
   });
 }
 

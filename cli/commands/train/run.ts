@@ -294,7 +294,7 @@ function requireSameRun(
     : (saved.trained as string[] | undefined)?.join() !== trained
     ? "trained parameters"
     : undefined;
-  if (changed === "data" && extension && run.data.hubData) {
+  if (changed === "data" && extension && run.data.hubData.length > 0) {
     throw new UsageError(
       `"${out}" cannot become longer: it reads the hub as far as its steps need`,
       {

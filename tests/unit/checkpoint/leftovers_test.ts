@@ -1,5 +1,6 @@
 /** Hidden folders after a kill; a checkpoint loses its name before its files. */
 import { assertEquals } from "@std/assert";
+import { writeFolder } from "../../../core/checkpoint/folder.ts";
 import { clearLeftovers, holdFolder } from "../../../core/checkpoint/leftovers.ts";
 import { RunFolder } from "../../../core/train/run_folder.ts";
 import { withScratch } from "../../scratch.ts";
@@ -45,6 +46,22 @@ Deno.test("a checkpoint that is pruned when the process dies is complete or abse
     using _ = await RunFolder.open(path);
     assertEquals(names(path), [".lock", "checkpoint-000002", "config.json", "last"]);
     assertEquals(names(`${path}/checkpoint-000002`), files);
+  }));
+
+Deno.test("two writers of one process id do not mix their files", () =>
+  withScratch(async (folder) => {
+    const write = (text: string) =>
+      writeFolder(`${folder}/out`, { replaces: "checkpoint" }, async (partial) => {
+        await Deno.writeTextFile(`${partial}/config.json`, text);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        await Deno.writeTextFile(`${partial}/model.safetensors`, text);
+      });
+    await Promise.allSettled(["a", "b"].map(write));
+    const [config, weights] = ["config.json", "model.safetensors"].map((name) =>
+      Deno.readTextFileSync(`${folder}/out/${name}`)
+    );
+    assertEquals(config, weights);
+    assertEquals(names(folder), ["out"]);
   }));
 
 Deno.test("leftovers of dead processes go, those of live ones and of others stay", () =>

@@ -110,6 +110,9 @@ Deno.test("an answer's end is found where the content has special tokens or the 
   const thinking = withTemplate(`${start}<think></think>{{ m.content | upper }}${end}`);
   const prompt = "<|im_start|>user\n<think></think>HI<|im_end|>\n<|im_start|>assistant\n";
   assertEquals(await trained("shout", thinking), ["+<think></think>SHOUT<|im_end|>", "-\n"]);
+  const counting = withTemplate(`${start}{{ m.content | length }}${end}`);
+  const long = "a".repeat(40);
+  assertEquals(await trained(long, counting), ["+40<|im_end|>", "-\n"]);
   const messages = [{ role: "user", content: "Hi" }, { role: "assistant", content: "a" }];
   assertEquals(runs(await encode({ messages }, {}, thinking))[0], `-${prompt}`);
   // No special token at all: everything is the answer.
