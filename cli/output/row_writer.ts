@@ -21,6 +21,10 @@ const FREE = new Set([
 export interface RunIdentity {
   readonly model: string;
   readonly device: string;
+  /** Sequences computed together, where they decide which rows are computed. */
+  readonly batch?: number | undefined;
+  /** Content of the file that the flag names. */
+  readonly "json-schema"?: unknown;
 }
 
 /** Rows on their way to a report. */
@@ -48,7 +52,7 @@ export class RowWriter implements Disposable {
     if (!keepsRows(out)) return;
     this.#closeReport(); // it could be opened; the rows come later
     const flags = Object.entries(invocation.config).filter(([name]) => !FREE.has(name));
-    const all = { ...identity(), ...Object.fromEntries(flags) };
+    const all = { ...Object.fromEntries(flags), ...identity() };
     this.#journal = new Journal({ out, identity: all, resume, overwrite });
     if (resume) io.note(`resuming "${out}": ${this.#journal.size} rows done`);
   }

@@ -13,7 +13,7 @@
 import { ELEMENT_BYTES, fromF32, type WeightType } from "../base/dtype.ts";
 import { DataError, UsageError } from "../base/errors.ts";
 import type { JsonObject } from "../base/files.ts";
-import { isParScale, type ModelConfig } from "../model/config.ts";
+import type { ModelConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { LORA_SCALE } from "../model/transforms.ts";
 import { configToJson, isOfficial } from "./config.ts";

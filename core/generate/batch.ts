@@ -156,7 +156,11 @@ export class Batch implements Disposable {
       select: rows.map((_, b) => b),
       ...(options.head === "sample" ? { sampling: sampling() } : {}),
     }, options);
-    return { cache, rows, choices: () => (b) => choose(config, outputs, b, rows[b]!) };
+    // Masks are waited for, and meanwhile another call may overwrite the views.
+    const own = requests.some(({ constraint }) => constraint)
+      ? new Map([...outputs].map(([name, array]) => [name, array.slice()]))
+      : outputs;
+    return { cache, rows, choices: () => (b) => choose(config, own, b, rows[b]!) };
   }
 
   /** Returns whether the device chooses the tokens of all these, and tokens are all that is asked for. */

@@ -225,7 +225,10 @@ export class Engine {
   #prepare(sizes: ForwardSizes, options: ForwardOptions): Promise<Prepared> {
     const key = JSON.stringify([sizes, options]);
     const ready = this.#prepared.get(key) ??
-      this.#compile(this.#build(sizes, options));
+      this.#compile(this.#build(sizes, options)).catch((error) => {
+        this.#prepared.delete(key); // the next step tries again
+        throw error;
+      });
     this.#prepared.delete(key);
     this.#prepared.set(key, ready); // now the most recently used
     const { staticShapes } = this.device.traits;

@@ -26,7 +26,8 @@ export class Choice {
   readonly generation: GenerationRequest;
   cachedTokens = 0;
   finishReason: Delta["finishReason"] = null;
-  readonly #echo: boolean;
+  /** True while the prompt is still to be repeated. */
+  #echo: boolean;
   readonly #parser: ToolCallParser | undefined;
   readonly #stream: CompletionStream;
 
@@ -76,6 +77,7 @@ export class Choice {
     if (event.kind === "prefilled") {
       this.cachedTokens = event.cached;
       if (!this.#echo) return undefined;
+      this.#echo = false;
       const { text, tokens } = this.prompt;
       const scored = event.logprobs?.map((logprobs) => ({ id: logprobs.token, logprobs })) ?? [];
       return { text, calls: [], tokens: [{ id: tokens[0]! }, ...scored], finishReason: null };
@@ -88,7 +90,8 @@ export class Choice {
       this.finishReason = finishReason === "length" ? "length" : called;
     }
     return {
-      text: parts.map(({ text }) => text).join(""),
+      // Nothing is prefilled where no token is asked for.
+      text: (this.#echo ? this.prompt.text : "") + parts.map(({ text }) => text).join(""),
       calls: parts.flatMap(({ calls }) => calls),
       tokens,
       finishReason: this.finishReason,

@@ -119,7 +119,7 @@ async function answerWhole(
   const deltas = new Map(choices.map((choice): [Choice, Delta[]] => [choice, []]));
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   let open = choices.length;
-  const gone = () => reject(new DOMException("the client has gone", "AbortError"));
+  const gone = () => reject(clientGone());
   if (signal.aborted) gone();
   signal.addEventListener("abort", gone);
   for (const choice of choices) {
@@ -135,14 +135,17 @@ async function answerWhole(
   return Response.json(documents.whole(choices, deltas));
 }
 
+const clientGone = () => new DOMException("the client has gone", "AbortError");
+
 function answerStream(
   job: Job,
   model: ServedModel,
   choices: readonly Choice[],
   documents: Documents,
   request: ServeRequest,
-  { stallMs, onLateError, recorder }: SendOptions,
+  { signal, stallMs, onLateError, recorder }: SendOptions,
 ): Response {
+  if (signal.aborted) throw clientGone();
   recorder.isStreaming = true;
   let open = choices.length;
   const length = choices.reduce((most, { prompt }) => Math.max(most, prompt.tokens.length), 0);

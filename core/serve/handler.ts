@@ -54,7 +54,12 @@ export function createHandler(
     service.requireReady();
     const wanted = readRequest(kind, await readJson(request), onUnknown);
     const { signal } = request;
-    return await answer(service, wanted, { signal, stallMs, onLateError: onError, recorder });
+    const onLateError = (error: unknown) => {
+      onError(error);
+      const { status } = toApiError(error);
+      service.metrics.count("request_failure_total", { code: String(status) });
+    };
+    return await answer(service, wanted, { signal, stallMs, onLateError, recorder });
   };
   const first = () => {
     service.requireReady();

@@ -124,6 +124,9 @@ export function readRequest(
     throw badField("ignore_eos", "`ignore_eos` and `response_format` exclude each other");
   }
   const tools = kind === "chat" ? readTools(fields) : undefined;
+  if (tools && fields.boolean("ignore_eos")) {
+    throw badField("ignore_eos", "`ignore_eos` and `tools` exclude each other");
+  }
   if (grammar && tools) {
     throw badField("response_format", "`response_format` and `tools` exclude each other");
   }

@@ -100,8 +100,9 @@ export class ToolCallParser {
     const { end } = this.#format;
     if (!this.#value) {
       const head = this.#head.exec(this.#held);
-      if (!head) return this.#readUnordered();
-      this.#begin(JSON.parse(head[1]!));
+      const name = head ? stringIn(head[1]!) : undefined;
+      if (!head || name === undefined) return this.#readUnordered();
+      this.#begin(name);
       this.#held = this.#held.slice(head[0].length);
       this.#value = new JsonValue();
     }
@@ -181,4 +182,13 @@ function heldBack(text: string, trigger: string): number {
   const length = lengthBegun(text, trigger);
   const before = text.slice(0, text.length - length);
   return length + before.length - before.trimEnd().length;
+}
+
+/** The string that a JSON literal stands for; undefined where a model wrote none that is valid. */
+function stringIn(literal: string): string | undefined {
+  try {
+    return JSON.parse(literal);
+  } catch {
+    return undefined;
+  }
 }

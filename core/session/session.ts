@@ -6,7 +6,7 @@
 import { type Checkpoint, openCheckpoint, weightsOf } from "../checkpoint/open.ts";
 import { hasTokenizer } from "../checkpoint/model_files.ts";
 import { resolveRuns } from "../checkpoint/run.ts";
-import { UsageError } from "../base/errors.ts";
+import { DataError, UsageError } from "../base/errors.ts";
 import { RandomStream } from "../base/random.ts";
 import { Engine } from "../generate/engine.ts";
 import type { TokenConstraint } from "../generate/logit_rules.ts";
@@ -225,6 +225,10 @@ export class Session implements Disposable {
       typeof text === "string" ? this.tokenizer.encode(text, options) : text;
     const before = ids(context);
     const tokens = [...before, ...ids(continuation, { frame: false })];
+    if (before.length === 0 || tokens.length === before.length) {
+      const empty = before.length === 0 ? "context" : "continuation";
+      throw new DataError(`cannot score: the ${empty} has no tokens`);
+    }
     const [score] = await scoreBatch(this.engine, [{ tokens, from: before.length }]);
     return score!;
   }

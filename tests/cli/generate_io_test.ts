@@ -191,6 +191,20 @@ Deno.test("-o: a file that is whole or absent, also for plain text; --overwrite 
     assertEquals((await run("-")).stdout, text);
   }));
 
+Deno.test("a run whose JSON schema was edited is not resumed", () =>
+  withScratch(async (cwd) => {
+    const rows = jsonLines({ prompt: "a" }, "broken");
+    const line = `${FEW} --json-schema schema.json --batch 1 --jsonl -o out.jsonl`;
+    const run = async (value: number, flags: string) => {
+      await Deno.writeTextFile(`${cwd}/schema.json`, `{"const": ${value}}`);
+      return await runParscale(`${line} ${flags}`, { cwd, stdin: rows });
+    };
+    assertEquals((await run(1, "")).code, 3);
+    const other = await run(2, "--resume");
+    assertEquals(other.code, 2);
+    assertStringIncludes(other.stderr, "belongs to a run with another json-schema");
+  }));
+
 Deno.test("SIGINT and SIGTERM end a long run with 130 and 143, and leave no file", async () => {
   for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 143]] as const) {
     for (const device of ["cpu", "reference"]) {

@@ -159,3 +159,13 @@ Deno.test("-o writes a file whole, and replaces one only with --overwrite", () =
     const again = await runParscale(`${line} --overwrite --resume --batch 1`, mended);
     assertEquals([again.code, parseLines(await written()).map(({ id }) => id)], [0, [0, 1]]);
   }));
+
+Deno.test("a shard is not resumed with batches of another size, by which rows are dealt", () =>
+  withScratch(async (cwd) => {
+    await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines({ tokens: [1, 2] }, "broken"));
+    const line = `score rows.jsonl --model ${MODEL} --shard 1/2 --json -o part.json`;
+    assertEquals((await runParscale(`${line} --batch 1`, { cwd })).code, 3);
+    const other = await runParscale(`${line} --batch 2 --resume`, { cwd });
+    assertEquals(other.code, 2);
+    assertStringIncludes(other.stderr, "belongs to a run with another batch");
+  }));

@@ -2,7 +2,7 @@
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { assertRefused, MODEL, rowsOf, succeed } from "./models.ts";
-import { runParscale } from "./run.ts";
+import { parscale, runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL, makeAdapter, TestServer, until } from "./serve_testing.ts";
 
@@ -123,6 +123,18 @@ Deno.test("a full queue answers 429 with Retry-After; a choice too many is refus
   assertEquals((await server.complete({ ...LONG, n: 4 })).error.param, "n");
   assertEquals((await server.complete({ ...LONG, max_tokens: 2, n: 3 })).choices.length, 3);
 });
+
+Deno.test("a signal while the model loads ends the program at once", () =>
+  withScratch(async (cwd) => {
+    using hub = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    const env = { HF_ENDPOINT: `http://127.0.0.1:${hub.addr.port}`, HF_HOME: cwd };
+    const pipes = { stdin: "null", stdout: "null", stderr: "null" } as const;
+    const child = parscale("serve --model nobody/nothing --port 0", { cwd, env, ...pipes }).spawn();
+    using _asked = await hub.accept(); // and never answered
+    child.kill("SIGINT");
+    const { code, signal } = await child.status;
+    assertEquals([code, signal], [130, "SIGINT"]);
+  }));
 
 Deno.test("SIGTERM: running requests finish, new ones get 503, the exit code is 0", async () => {
   await using server = await TestServer.start(`--model ${MODEL}`);

@@ -185,7 +185,7 @@ async function showTexts(
 
 /** Answers the prompts of this part that are not done; the number is the exit code. */
 async function writeRows(
-  { decoding: { numReturn }, shard, resume }: GeneratePlan,
+  { decoding: { numReturn, jsonSchema }, shard, resume }: GeneratePlan,
   { session, adapters }: NamedSessions,
   prompts: readonly Prompt[] | AsyncIterable<Prompt>,
   answer: (
@@ -203,7 +203,7 @@ async function writeRows(
     device,
     columns: ["id", "finish_reason", "text", "error"],
     resume,
-    identity: () => ({ model: model(), device }),
+    identity: () => ({ model: model(), device, "json-schema": jsonSchema }),
   });
   const total = "length" in prompts ? prompts.length : undefined;
   using progress = new Progress(io, { label: "Generating", unit: "rows", total });

@@ -60,7 +60,11 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
     device,
     columns: ["id", { key: "loglikelihood", digits: 4 }, "is_greedy", "error"],
     resume,
-    identity: () => ({ model: modelFingerprint(checkpoint), device }),
+    identity: () => ({
+      model: modelFingerprint(checkpoint),
+      device,
+      batch: shard === undefined ? undefined : batch, // shards are dealt by batches
+    }),
   });
   using progress = new Progress(io, { label: "Scoring", unit: "rows" });
   const name = inputName(from);

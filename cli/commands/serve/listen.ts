@@ -70,7 +70,9 @@ async function respond(
   const response = await handler(requestOf(incoming, gone.signal));
   outgoing.writeHead(response.status, Object.fromEntries(response.headers));
   const reader = response.body?.getReader();
-  gone.signal.addEventListener("abort", () => void reader?.cancel().catch(() => {}));
+  const cancel = () => void reader?.cancel().catch(() => {});
+  gone.signal.addEventListener("abort", cancel);
+  if (gone.signal.aborted) cancel();
   for (;;) {
     const { done, value } = await reader?.read() ?? { done: true };
     if (done || gone.signal.aborted) break;

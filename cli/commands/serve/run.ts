@@ -42,8 +42,6 @@ export async function run(
     },
     onError: (error) => io.writeError(errorText(io, error, json)),
   });
-  const ended = Promise.withResolvers<EndingSignal>();
-  const release = onEndingSignals(ended.resolve);
   const server = await listen(address, handler);
   try {
     const { session, models } = await openServed(model, adapters, io, maxModelLen);
@@ -53,18 +51,20 @@ export async function run(
     requireMemory(models, limits, model.memoryLimit, io);
     for (const model of models) await warmUp(model);
     if (limits.streams === "auto") await calibrate(models, service.byLoad, limits);
+    const ended = Promise.withResolvers<EndingSignal>();
+    // A signal before there is anything to finish ends the program at once, as a second one does.
+    const release = onEndingSignals(ended.resolve);
     service.open(models);
     announce(server, models, io, json);
     const loop = service.run();
-    const signal = await Promise.race([ended.promise, loop.then(() => "SIGTERM" as const)]);
-    release(); // a second signal ends the program at once
+    const ending = Promise.race([ended.promise, loop.then(() => "SIGTERM" as const)]);
+    const signal = await ending.finally(release);
     const finished = await drain(service, drainTimeout, io);
     await loop;
     await server.close();
     if (!finished) throw new Interrupted(signal);
     return 0;
   } finally {
-    release();
     await server.close();
   }
 }

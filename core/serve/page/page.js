@@ -142,7 +142,8 @@
     } catch (error) {
       if (error.name !== "AbortError") addMessage("error", error.message);
     }
-    messages.push({ role: "assistant", content: answer });
+    // Nothing to answer is left where the conversation was cleared meanwhile.
+    if (messages.length > 0) messages.push({ role: "assistant", content: answer });
     running = undefined;
     at("send").disabled = false;
     at("stop").disabled = true;

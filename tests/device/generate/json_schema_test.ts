@@ -77,6 +77,21 @@ Deno.test("every finished answer to 40 schemas is valid by another validator", a
   assert(finished.size >= 36, `of ${finished.size} schemas an answer was finished`);
 });
 
+Deno.test("calls at the same time give what they give one after the other", async () => {
+  using model = await openModel(MODEL, { device: "cpu" });
+  const jsonSchema = object({ a: { type: "string", maxLength: 8 }, b: { type: "integer" } });
+  const common = { jsonSchema, maxTokens: 16 }, prompts = ["1:", "2:", "3:"];
+  const ways: ((prompt: string) => Promise<unknown>)[] = [
+    (prompt) => model.complete(prompt, { ...common, temperature: 1, seed: 3 }),
+    (prompt) => model.beamSearch(prompt, { ...common, numBeams: 2 }),
+  ];
+  for (const ask of ways) {
+    const alone: unknown[] = [];
+    for (const prompt of prompts) alone.push(await ask(prompt));
+    assertEquals(await Promise.all(prompts.map(ask)), alone);
+  }
+});
+
 Deno.test("beams, greedy tokens and any JSON object keep to their grammar", async () => {
   using model = await openModel(MODEL, { device: "cpu" });
   const jsonSchema = object({ a: { enum: ["red", "green"] }, b: { type: "boolean" } });

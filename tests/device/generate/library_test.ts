@@ -101,6 +101,21 @@ Deno.test("options that are unknown or out of range are refused", async () => {
   }
 });
 
+Deno.test("what has no tokens is not scored", async () => {
+  for (const [context, continuation] of [["", "a"], ["a", ""]] as const) {
+    await assertRejects(() => model.score(context, continuation), DataError, "has no tokens");
+  }
+});
+
+Deno.test("a program that could not be compiled is tried again", async () => {
+  using own = await openModel(PLAIN_MODEL, { threads: 1 });
+  const { device } = own.engine, compile = device.compile.bind(device);
+  device.compile = () => Promise.reject(new Error("no memory"));
+  await assertRejects(() => own.score("a", " b"), Error, "no memory");
+  device.compile = compile;
+  assertEquals((await own.score("a", " b")).tokenLogprobs.length > 0, true);
+});
+
 Deno.test("messages go through the chat template, or say that there is none", async () => {
   using chat = await openModel(CHAT_MODEL, { threads: 1 });
   const messages = [{ role: "user", content: "a cat" }] as const;

@@ -38,6 +38,11 @@ const CASES: Readonly<Record<string, [typeof HERMES, answer: string, string, ...
   "arguments before the name": [HERMES, call(BEFORE), "", 'f {"a":[1]}'],
   "a call without arguments": [HERMES, call('{"name": "f"}'), "", "f {}"],
   "what is no call": [HERMES, call("hello"), call("hello")],
+  "a name that is no JSON": [
+    HERMES,
+    call('{"name": "f\\_g", "arguments": {}}'),
+    call('{"name": "f\\_g", "arguments": {}}'),
+  ],
   "a call that is cut": [HERMES, call(ONE).split("}")[0]!, "", 'f {"a": 1'],
   "a mark that is cut": [HERMES, "a <tool_ca", "a <tool_ca"],
   "bare JSON": [LLAMA3, '{"name": "f", "parameters": {"a": {"b": 2}}}', "", 'f {"a": {"b": 2}}'],
