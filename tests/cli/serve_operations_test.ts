@@ -129,7 +129,7 @@ Deno.test("a signal while the model loads ends the program at once", () =>
     using hub = Deno.listen({ hostname: "127.0.0.1", port: 0 });
     const env = { HF_ENDPOINT: `http://127.0.0.1:${hub.addr.port}`, HF_HOME: cwd };
     const pipes = { stdin: "null", stdout: "null", stderr: "null" } as const;
-    const child = parscale("serve --model nobody/nothing --port 0", { cwd, env, ...pipes }).spawn();
+    const child = parscale("serve --model owner/model --port 0", { cwd, env, ...pipes }).spawn();
     using _asked = await hub.accept(); // and never answered
     child.kill("SIGINT");
     const { code, signal } = await child.status;
