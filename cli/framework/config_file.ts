@@ -6,7 +6,6 @@
  * can be repeated from what it printed. Which keys exist is for `resolve` to say.
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
-import { isObject, readRegularText, statIfExists } from "../../core/base/files.ts";
 import { PLATFORM } from "../../core/base/platform/mod.ts";
 
 /** Largest config file; flags need a few hundred bytes, result documents with rows more. */
@@ -19,6 +18,10 @@ export function stripComments(text: string): string {
     tokens,
     (token) => token.startsWith('"') ? token : token.replace(/[^\n]/g, " "),
   );
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 interface Syntax {
@@ -118,6 +121,7 @@ export async function readUserConfig(
 }
 
 async function readText(path: string): Promise<string> {
+  const { readRegularText, statIfExists } = await import("../../core/base/files.ts");
   try {
     return await readRegularText(path, MAX_CONFIG_BYTES);
   } catch (error) {
