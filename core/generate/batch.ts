@@ -87,7 +87,7 @@ export class Batch implements Disposable {
     this.#ahead = this.#goesOnAfter(step) ? await this.#issue(step) : undefined;
     await masksOf(step.rows.filter((sequence) => sequence && isOpen(sequence)) as Sequence[]);
     const choiceOf = step.choices();
-    // All are read first: outputs are views that the caller may overwrite between two events.
+    // All are chosen first: what the caller does between two events changes none.
     const chosen = step.rows.map((sequence, b) =>
       sequence && isOpen(sequence) && isReady(sequence) ? attempt(() => choiceOf(b)) : undefined
     );
@@ -156,11 +156,7 @@ export class Batch implements Disposable {
       select: rows.map((_, b) => b),
       ...(options.head === "sample" ? { sampling: sampling() } : {}),
     }, options);
-    // Masks are waited for, and meanwhile another call may overwrite the views.
-    const own = requests.some(({ constraint }) => constraint)
-      ? new Map([...outputs].map(([name, array]) => [name, array.slice()]))
-      : outputs;
-    return { cache, rows, choices: () => (b) => choose(config, own, b, rows[b]!) };
+    return { cache, rows, choices: () => (b) => choose(config, outputs, b, rows[b]!) };
   }
 
   /** Returns whether the device chooses the tokens of all these, and tokens are all that is asked for. */

@@ -100,10 +100,8 @@ export async function beamSearch(
   let open: Hypothesis[] = [{ tokens: [], sum: 0 }];
   using caches = openBeamCache(engine, prefilled.cache, beams, prompt.length);
   for (let length = 1; length <= maxTokens; length++) {
-    const { constraint } = options, view = outputs.get("logits")!;
-    // Masks are waited for, and meanwhile another call may overwrite the view.
-    const logits = constraint ? view.slice() : view;
-    const masks = await masksOf(constraint, open);
+    const masks = await masksOf(options.constraint, open);
+    const logits = outputs.get("logits")!;
     const candidates = topCandidates(logits, vocabSize, open, perStep, {
       prompt,
       rules: options,

@@ -116,7 +116,7 @@ export class Engine {
 
   /**
    * Appends tokens to the sequences of a cache and returns the program's outputs by name: see
-   * `buildForward`. Arrays may be views that the next call overwrites; a call waits for the one before.
+   * `buildForward`. The arrays are the caller's own; a call waits for the one before.
    * @throws {EnvironmentError} when the step needs more memory than the limit
    */
   forward(
@@ -209,7 +209,10 @@ export class Engine {
     if (input.table) write("table", input.table);
     const bindings = new Map([...prepared.inputs, ...cache.tensors, ...prepared.outputs]);
     await prepared.executable.run(bindings);
-    return new Map([...prepared.outputs].map(([name, tensor]) => [name, device.read(tensor)]));
+    // Another call may run the same program before the caller has looked.
+    const read = (tensor: DeviceTensor) =>
+      device.traits.readbackIsCopy ? device.read(tensor) : device.read(tensor).slice();
+    return new Map([...prepared.outputs].map(([name, tensor]) => [name, read(tensor)]));
   }
 
   /** Exact bytes that a step of these sizes needs, KV cache and weights included. */

@@ -63,9 +63,9 @@ export interface ChunkOptions extends ForwardOptions {
 }
 
 /**
- * Appends a chunk of tokens to every sequence of a cache in one step and returns its outputs by place;
- * views that the next step overwrites. Shorter rows are padded on the right: what lies behind a prompt is
- * not read, and is overwritten by the next tokens.
+ * Appends a chunk of tokens to every sequence of a cache in one step and returns its outputs by place.
+ * Shorter rows are padded on the right: what lies behind a prompt is not read, and is overwritten by the
+ * next tokens.
  */
 export async function appendChunk(
   engine: Engine,
@@ -108,8 +108,8 @@ export async function prefill(
 
 /**
  * A cache of one sequence that holds a prompt, with room for one token more, and the logits of its last
- * token, which the next step overwrites. What the prompt shares with one before is not computed again.
- * `prefixes` takes over the cache, which may be read, not written, until the next prompt.
+ * token. What the prompt shares with one before is not computed again. `prefixes` takes over the cache,
+ * which may be read, not written, until the next prompt.
  */
 export async function prefillPrompt(
   engine: Engine,
