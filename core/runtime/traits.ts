@@ -38,15 +38,15 @@ export interface Traits {
 
 /** Tensors in host memory, programs for all sizes. Chunks of the optimizer fit a processor's cache. */
 const HOST: Traits = {
-  prefillChunk: 256,
-  staticShapes: false,
-  readbackIsCopy: false,
-  discreteMemory: false,
-  freezesWeights: false,
+  trains: true,
   samplesTokens: false,
   pagedCache: false,
   cacheTypes: ["f32"],
-  trains: true,
+  prefillChunk: 256,
+  staticShapes: false,
+  discreteMemory: false,
+  readbackIsCopy: false,
+  freezesWeights: false,
   optimizerChunk: 2 ** 16,
   processBytes: 0,
   allocatorShare: 0,
