@@ -227,7 +227,7 @@ function withLastCheckpoint(error: unknown, newest: string | undefined): unknown
 }
 
 function interrupted(signal: EndingSignal, out: string, state: TrainingState): Interrupted {
-  const resume = `resume with \`parscale train --resume${formatFlag("out", out)}\``;
+  const resume = `resume with \`parscale train --resume ${formatFlag("out", out).slice(1)}`;
   return new Interrupted(signal, [
     state.step === 0 ? "no step was done" : `step ${state.step} is saved; ${resume}`,
   ]);
