@@ -137,6 +137,8 @@ Deno.test("the command of a run continues it with --resume added; its card tells
       place.read("run/checkpoint-000001/README.md"),
       /1 of 1 steps of \d+ rows of 16 tokens/,
     );
+    const anew = await place.train(`${line} --reparameterize 4 --out anew`);
+    assertStringIncludes(anew.stderr, "the prefixes of the checkpoint are started anew");
     const again = await place.train(`${line} --resume`);
     assertEquals([again.code, again.stderr], [0, "nothing to do: all 1 steps are done\n"]);
   }));

@@ -91,6 +91,12 @@ Deno.test("a NaN is a numerical failure of its request: no retry, an error frame
     assertEquals(service.outstanding, 0);
   }));
 
+Deno.test("a prompt is repeated where no token is asked for", () =>
+  withService(tensors, async ({ post }) => {
+    const answer = await post({ prompt: "a cat", max_tokens: 0, echo: true });
+    assertEquals((await answer.json()).choices[0].text, "a cat");
+  }));
+
 Deno.test("a failure of a slow request is still a status of its own", () =>
   withService(brokenAt(77), async ({ post }) => {
     const response = await post({ prompt: [77], max_tokens: 3 });
