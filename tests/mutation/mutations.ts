@@ -180,7 +180,7 @@ core/train/loop.ts by unit/train/loop_test.ts
   the loss is a sum: const loss = sum / predicted → const loss = sum
   the smoothed loss follows at once: EMA = 0.95 → EMA = 0.05
   the end is not saved: if (state.step > saved) await hooks.save(state); →
-  validation divides by one token more: loss! / predicted! → loss! / (predicted! + 1)
+  validation divides by one token more: sums[0]! / sums[1]! → sums[0]! / (sums[1]! + 1)
 
 core/train/training_memory.ts by cli/train_saving_test.ts
   memory decides nothing: memory.total <= limit → true
