@@ -7,7 +7,7 @@
  */
 import type { Io } from "./io.ts";
 import { formatNumber } from "./table.ts";
-import { displayWidth } from "./wrap.ts";
+import { cutToWidth } from "./wrap.ts";
 
 /** Options of progress. */
 export interface ProgressOptions {
@@ -126,11 +126,7 @@ export class Progress implements Disposable {
     const line = this.options.line?.({ done: this.#done, total, left }) ??
       this.#usualLine(left, detail);
     // A line that wraps could not be redrawn.
-    if (!this.#redraws) return line;
-    const columns = this.io.width() - 1;
-    let cut = line.slice(0, columns);
-    while (displayWidth(cut) > columns) cut = cut.slice(0, -1);
-    return cut;
+    return this.#redraws ? cutToWidth(line, this.io.width() - 1) : line;
   }
 
   #usualLine(left: string, detail: string): string {

@@ -7,7 +7,7 @@
  */
 import { visible } from "./clean.ts";
 import type { Palette } from "./color.ts";
-import { displayWidth, wrap } from "./wrap.ts";
+import { cutToWidth, displayWidth, wrap } from "./wrap.ts";
 
 /** One result row by `snake_case` key. */
 export type Row = Readonly<Record<string, unknown>>;
@@ -196,7 +196,7 @@ function shortened(
   wide: readonly number[],
 ): Cells {
   const cut = (text: string, width: number) =>
-    displayWidth(text) <= width ? text : `${Array.from(text).slice(0, width - 1).join("")}…`;
+    displayWidth(text) <= width ? text : `${cutToWidth(text, width - 1)}…`;
   const cell = (text: string, width: number) => {
     const words = text.split(" ").map((word) => cut(word, width)).join(" ");
     const lines = wrap(words, width).split("\n");

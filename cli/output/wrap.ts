@@ -13,6 +13,16 @@ export function displayWidth(text: string): number {
   return width;
 }
 
+/** The beginning of a text that takes at most so many columns. */
+export function cutToWidth(text: string, columns: number): string {
+  let cut = "";
+  for (const character of text) {
+    if (displayWidth(cut + character) > columns) break;
+    cut += character;
+  }
+  return cut;
+}
+
 /** Wraps text at spaces; all lines are indented alike. A word that is too long stays whole. */
 export function wrap(text: string, width: number, indent = ""): string {
   const lines: string[] = [];

@@ -73,7 +73,9 @@ function isAbove(version: string, other: string): boolean {
   const [a, b] = [version, other].map((text) => VERSION.exec(text)!.slice(1, 4).map(Number));
   for (const i of [0, 1, 2]) if (a![i] !== b![i]) return a![i]! > b![i]!;
   const [pre, preOther] = [version, other].map((text) => VERSION.exec(text)![4]);
-  if (pre === undefined || preOther === undefined) return preOther !== pre && pre === undefined;
+  if (pre === undefined || preOther === undefined) {
+    return pre === undefined && preOther !== undefined;
+  }
   return pre.localeCompare(preOther, "en", { numeric: true }) > 0;
 }
 

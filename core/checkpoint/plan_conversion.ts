@@ -229,10 +229,11 @@ export async function codeFiles(directory: string): Promise<string[]> {
 }
 
 async function findCode({ hfCode }: ConversionOptions): Promise<string[]> {
-  const found = hfCode === undefined ? [] : await codeFiles(hfCode);
-  if (hfCode === undefined || found.length > 0) return found;
+  if (hfCode === undefined) return [];
+  const found = await codeFiles(hfCode);
+  if (found.length > 0) return found;
   throw new DataError(
-    `"${hfCode}" has no ${CODE_FILES.join(" and ")}`,
+    `"${hfCode}" does not hold both ${CODE_FILES.join(" and ")}`,
     { hints: ["`--hf-code` takes the folder of the official implementation's Python files"] },
   );
 }

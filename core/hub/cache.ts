@@ -76,8 +76,12 @@ export class RepositoryCache {
     });
   }
 
-  /** Takes the lock of a content; `onWait` is called when another process has it, `signal` ends the wait. */
-  async lock(oid: string, onWait: () => void, signal?: AbortSignal): Promise<Deno.FsFile> {
+  /** Takes the lock of a content; `onWait` is called when another process has it, `wait` between two looks. */
+  async lock(
+    oid: string,
+    onWait: () => void,
+    wait: (ms: number) => Promise<void>,
+  ): Promise<Deno.FsFile> {
     const path = `${this.cache}/.locks/${this.#folder}/${oid}.lock`;
     return await this.write(async () => {
       await Deno.mkdir(dirname(path), { recursive: true });
@@ -85,10 +89,7 @@ export class RepositoryCache {
       try {
         if (await file.tryLock(true)) return file;
         onWait();
-        while (!await file.tryLock(true)) {
-          signal?.throwIfAborted();
-          await new Promise((resolve) => setTimeout(resolve, LOCK_POLL_MS));
-        }
+        while (!await file.tryLock(true)) await wait(LOCK_POLL_MS);
         return file;
       } catch (error) {
         file.close();

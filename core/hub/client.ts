@@ -190,7 +190,7 @@ export class HubClient {
         if (asked !== undefined && asked > LONGEST_WAIT_MS) throw error;
         const wait = asked ?? this.patience.delaysMs[failures - 1] ?? 0;
         if (wait >= NOTICE_MS) this.#sayWait(this.access.endpoint);
-        await this.#wait(wait);
+        await this.wait(wait);
       }
     }
   }
@@ -200,7 +200,8 @@ export class HubClient {
     this.#onWait = undefined;
   }
 
-  async #wait(ms: number): Promise<void> {
+  /** Waits; the signal ends it with its reason. */
+  async wait(ms: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(resolve, ms);
     const stop = () => resolve();

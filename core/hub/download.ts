@@ -99,7 +99,7 @@ async function fetchContent(fetching: Fetching): Promise<void> {
   using _lock = await cache.lock(
     file.oid,
     () => events.onNotice?.(`waiting for another process that downloads "${file.path}"`),
-    fetching.client.signal,
+    (ms) => fetching.client.wait(ms),
   );
   if (await isThere()) return add(file.size);
   if (file.check === "size") {

@@ -70,6 +70,7 @@ export async function answer(
     service.metrics.count("prefix_cache_queries_total", counts, promptTokens * request.n);
     options.recorder.start(model, choices);
     const documents = new Documents(request, model.name, model.session.config.streams);
+    options.signal.throwIfAborted(); // the client may have gone meanwhile
     const response = request.stream
       ? answerStream(job, model, choices, documents, request, options)
       : await answerWhole(job, model, choices, documents, options);
@@ -119,8 +120,7 @@ async function answerWhole(
   const deltas = new Map(choices.map((choice): [Choice, Delta[]] => [choice, []]));
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   let open = choices.length;
-  const gone = () => reject(clientGone());
-  if (signal.aborted) gone();
+  const gone = () => reject(new DOMException("the client has gone", "AbortError"));
   signal.addEventListener("abort", gone);
   for (const choice of choices) {
     job.start(model, choice.generation, (event) => {
@@ -135,17 +135,14 @@ async function answerWhole(
   return Response.json(documents.whole(choices, deltas));
 }
 
-const clientGone = () => new DOMException("the client has gone", "AbortError");
-
 function answerStream(
   job: Job,
   model: ServedModel,
   choices: readonly Choice[],
   documents: Documents,
   request: ServeRequest,
-  { signal, stallMs, onLateError, recorder }: SendOptions,
+  { stallMs, onLateError, recorder }: SendOptions,
 ): Response {
-  if (signal.aborted) throw clientGone();
   recorder.isStreaming = true;
   let open = choices.length;
   const length = choices.reduce((most, { prompt }) => Math.max(most, prompt.tokens.length), 0);

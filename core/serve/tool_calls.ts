@@ -100,8 +100,8 @@ export class ToolCallParser {
     const { end } = this.#format;
     if (!this.#value) {
       const head = this.#head.exec(this.#held);
-      const name = head ? stringIn(head[1]!) : undefined;
-      if (!head || name === undefined) return this.#readUnordered();
+      const name = head ? parsed(head[1]!) : undefined;
+      if (!head || typeof name !== "string") return this.#readUnordered();
       this.#begin(name);
       this.#held = this.#held.slice(head[0].length);
       this.#value = new JsonValue();
@@ -134,12 +134,7 @@ export class ToolCallParser {
   }
 
   #readWhole(raw: string): boolean {
-    let call: unknown;
-    try {
-      call = JSON.parse(raw);
-    } catch {
-      return false;
-    }
+    const call = parsed(raw);
     if (!isObject(call) || typeof call.name !== "string") return false;
     this.#begin(call.name);
     const value = call.arguments ?? call.parameters ?? {};
@@ -184,10 +179,10 @@ function heldBack(text: string, trigger: string): number {
   return length + before.length - before.trimEnd().length;
 }
 
-/** The string that a JSON literal stands for; undefined where a model wrote none that is valid. */
-function stringIn(literal: string): string | undefined {
+/** The value of a text that a model wrote; undefined where it is no JSON. */
+function parsed(text: string): unknown {
   try {
-    return JSON.parse(literal);
+    return JSON.parse(text);
   } catch {
     return undefined;
   }

@@ -29,6 +29,7 @@ import { LAST_FILE, lastCheckpoint } from "../checkpoint/run.ts";
 import { writeJson } from "../checkpoint/write.ts";
 import { DataError, UsageError } from "../base/errors.ts";
 
+/** The file that makes a folder a run. */
 export const CONFIG = "config.json";
 const METRICS = "metrics.jsonl";
 

@@ -85,11 +85,11 @@ export async function plan(
   _io: Io,
   invocation: Invocation,
 ): Promise<TrainPlan> {
-  const isRun = () => statIfExists(join(given.out, CONFIG));
-  const namesOut = given.model !== undefined && invocation.origins.out === "default";
-  if (given.resume && namesOut && !await isRun()) {
+  const mayMeanOut = given.resume && given.model !== undefined &&
+    invocation.origins.out === "default";
+  if (mayMeanOut && !await statIfExists(join(given.out, CONFIG))) {
     throw new UsageError("`--resume` continues with the run of `--out`", {
-      hints: [`did you mean \`--resume ${formatFlag("out", given.model).slice(1)}?`],
+      hints: [`did you mean \`--resume ${formatFlag("out", given.model!).slice(1)}?`],
     });
   }
   const saved = given.resume ? await readRunConfig(given.out) : undefined;

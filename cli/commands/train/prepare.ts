@@ -98,14 +98,18 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
   }
 }
 
-async function openSource({ model: choices }: TrainPlan, io: Io): Promise<ModelSource> {
+async function openSource({ model: choices, saved }: TrainPlan, io: Io): Promise<ModelSource> {
   const { model, adapter, tokenizer } = choices;
   const paths = model === undefined ? {} : await findModel({ model, adapter }, io);
-  return await openModelSource({
+  const source = await openModelSource({
     ...choices,
     ...paths,
     tokenizer: tokenizer === undefined ? undefined : await openFolder(tokenizer, io),
   });
+  if (choices.reparameterize > 0 && source.checkpoint?.config.prefix && saved === undefined) {
+    io.note("the prefixes of the checkpoint are started anew: --reparameterize trains an MLP");
+  }
+  return source;
 }
 
 /**
@@ -119,9 +123,6 @@ async function withTextStart(
 ): Promise<ModelSource> {
   const { config, checkpoint, directory } = source;
   const adds = checkpoint !== undefined && config.prefix && !isParScale(checkpoint.config);
-  if (reparameterize > 0 && checkpoint?.config.prefix && saved === undefined) {
-    io.note("the prefixes of the checkpoint are started anew: --reparameterize trains an MLP");
-  }
   const isPossible = adds && reparameterize === 0 && await hasTokenizer(directory!);
   if (!isPossible && prefixInit === "text") {
     throw new UsageError(

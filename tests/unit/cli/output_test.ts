@@ -20,7 +20,7 @@ import {
   plainTable,
   terminalTable,
 } from "../../../cli/output/table.ts";
-import { displayWidth } from "../../../cli/output/wrap.ts";
+import { cutToWidth, displayWidth } from "../../../cli/output/wrap.ts";
 import { withScratch } from "../../scratch.ts";
 import { captureIo, type CaptureOptions, INVOCATION } from "./capture_io.ts";
 
@@ -117,6 +117,7 @@ Deno.test("plain table: numbers right-aligned, ±, wide characters, no trailing 
   );
   assertEquals(plainTable([{ key: "a" }], [{ a: "x\ny" }]), "a\nx\\ny\n");
   assertEquals([displayWidth("日本"), displayWidth("e\u0301")], [4, 1]);
+  assertEquals([cutToWidth("日本語", 5), cutToWidth("e\u0301a", 1)], ["日本", "e\u0301"]);
 });
 
 Deno.test("terminal table: one rule, cells wrapped at words, nothing cut", async () => {
