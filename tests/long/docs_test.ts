@@ -116,8 +116,11 @@ const words = (line: string) => line.trim().split(/\s+/).join(" ");
 const linesOf = (text: string) =>
   text.split("\n").map(words).filter((line) => !/^[A-D ]*$|<<|^####/.test(line));
 
-/** Durations such as `1m02s`, and numbers that are no part of a word. */
-const DURATION = /\b(\d+[hms])+\b/g,
+/**
+ * Durations such as `1m02s` and the row `seconds`, which has no point if they are whole, and numbers
+ * that are no part of a word.
+ */
+const DURATION = /\b(\d+[hms])+\b|(?<=^seconds )[\d.]+$/g,
   NUMBER = /(?<![\w.])[+−-]?\d[\d,]*(\.\d+)?(e[+-]\d+)?%?(?!\w)/g;
 
 /** A line with its numbers taken out, and these. */
@@ -265,6 +268,7 @@ Deno.test("numbers of shown output are compared by their form", () => {
   for (const [a, b] of other) assert(!isAlike(a!, b!), `${a} and ${b}`);
   const output = ["4 0.400 (+0.000 ± 0.085)"];
   assertShown("4 0.410 (+0.010 ± 0.107)", output, "a page");
+  assertShown("seconds 331.2", ["seconds 86"], "a page");
   for (const line of ["4 37.0 (−3.0 ± 8.7)", "4 0.410 (0.010 ± 0.107)", "5 beams"]) {
     assertThrows(() => assertShown(line, output, "a page"), AssertionError, line);
   }
