@@ -2,100 +2,170 @@
  * Twenty thousand mutated inputs: checkpoints, configurations, tokenizers, chat templates, JSON lines,
  * Parquet tables, compressed files. Each is read or refused with an error of ours.
  */
-import { fileURLToPath } from "node:url";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { gzipSync, zstdCompressSync } from "node:zlib";
+import { ParscaleError } from "../../core/base/errors.ts";
+import { isObject } from "../../core/base/files.ts";
 import { parseConfig } from "../../core/checkpoint/config.ts";
+import { convert } from "../../core/checkpoint/convert.ts";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
+import { planConversion } from "../../core/checkpoint/plan_conversion.ts";
 import { readTensor } from "../../core/checkpoint/read.ts";
 import { readDocuments } from "../../core/data/read.ts";
 import { renderTemplate } from "../../core/tokenizer/template_renderer.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
-import { withScratch } from "../scratch.ts";
-import { type Draws, fuzz, type Json, mutateBytes, mutateJson, mutateText } from "./fuzzing.ts";
+import { MODELS, readRaw, withScratch } from "../unit/checkpoint/testing.ts";
+import {
+  type Draws,
+  fuzz,
+  type Json,
+  mutateBytes,
+  mutateJson,
+  mutateText,
+  nonsense,
+} from "./fuzzing.ts";
 
-const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
-const MODELS = ["qwen2-p2-tied-f32", "qwen3-p1-tied-f32", "qwen2-p2-untied-bf16"];
-const TINY = `${FIXTURES}models/tiny-qwen2`;
+const TINY = `${MODELS}/tiny-qwen2`;
+const DATA = `${MODELS}/../data`;
 
-const read = (path: string) => Deno.readFileSync(path);
 const encode = (value: Json) => new TextEncoder().encode(JSON.stringify(value) ?? "");
 
-function present(names: readonly string[]): string[] {
-  const known = new Set([...Deno.readDirSync(`${FIXTURES}models`)].map(({ name }) => name));
-  return names.filter((name) => known.has(name));
+/** A checkpoint in memory: its documents, and weight files as header and length of the data. */
+interface Folder {
+  config: Json;
+  index?: Json;
+  shards: { name: string; header: Json; size: number }[];
 }
 
-/** A weight file with its header as a document. */
-function openWeights(path: string): { header: Json; data: Uint8Array } {
-  const bytes = read(path);
-  const length = Number(new DataView(bytes.buffer).getBigUint64(0, true));
-  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length)));
-  return { header, data: bytes.subarray(8 + length) };
+function readFolder(name: string): Folder {
+  const config = JSON.parse(Deno.readTextFileSync(`${MODELS}/${name}/config.json`));
+  const { header, data } = readRaw(`${MODELS}/${name}/model.safetensors`);
+  return { config, shards: [{ name: "model.safetensors", header, size: data.length }] };
 }
 
-function closeWeights(header: Uint8Array, data: Uint8Array, length = header.length): Uint8Array {
-  const file = new Uint8Array(8 + header.length + data.length);
-  new DataView(file.buffer).setBigUint64(0, BigInt(length), true);
-  file.set(header, 8);
-  file.set(data, 8 + header.length);
-  return file;
-}
-
-/** Splits a model into two shards with an index, as documents. */
-function shardsOf(header: Json): { index: Json; parts: [string, Json][] } {
-  const names = Object.keys(header).filter((name) => name !== "__metadata__");
-  const parts = [1, 2].map((i): [string, Json] => [`model-0000${i}-of-00002.safetensors`, {}]);
+/** Splits a folder into two shards of alternating tensors. */
+function shard({ config, shards }: Folder): Folder {
+  const { __metadata__, ...header } = shards[0]!.header;
+  const parts = [1, 2].map((i) => ({
+    name: `model-0000${i}-of-00002.safetensors`,
+    header: {} as Json,
+    size: 0,
+  }));
   const weight_map: Json = {};
-  names.forEach((name, i) => {
-    const [file, part] = parts[i % 2]!;
-    part[name] = header[name];
-    weight_map[name] = file;
+  Object.keys(header).forEach((name, i) => {
+    const part = parts[i % 2]!, [start, end] = header[name].data_offsets;
+    part.header[name] = {
+      ...header[name],
+      data_offsets: [part.size, part.size += end - start],
+    };
+    weight_map[name] = part.name;
   });
-  return { index: { metadata: { total_size: 1 }, weight_map }, parts };
+  return { config, shards: parts, index: { metadata: {}, weight_map } };
+}
+
+/** The entry of a tensor in one of the headers. */
+function entryOf({ shards }: Folder, draws: Draws): Json {
+  const { __metadata__, ...header } = draws.pick(shards).header;
+  return draws.pick(Object.values(header));
+}
+
+/** Changes that leave documents well-formed, each of something a reader must check. */
+const CHANGES: readonly ((folder: Folder, draws: Draws) => unknown)[] = [
+  ({ config }, draws) =>
+    config[draws.pick(["rope_parameters", "rope_scaling", "head_dim", "parscale_n", "dtype"])] =
+      nonsense(draws),
+  (folder, draws) =>
+    entryOf(folder, draws).dtype = draws.pick(["F16", "BF16", "F64", "I8", "F4", "X", "__proto__"]),
+  (folder, draws) => entryOf(folder, draws).shape.reverse(),
+  (folder, draws) => entryOf(folder, draws).data_offsets.reverse(),
+  (folder, draws) =>
+    entryOf(folder, draws).data_offsets[draws.below(2)] += draws.pick([-4, 2, 64, 1e9]),
+  ({ shards }, draws) => {
+    const { header } = draws.pick(shards), names = Object.keys(header);
+    const [one, two] = [draws.pick(names), draws.pick(names)];
+    [header[one], header[two]] = [header[two], header[one]];
+  },
+  ({ shards }, draws) => draws.pick(shards).size += draws.pick([-1, -1000, 8, 1e9, -1e9]),
+  ({ index, shards }, draws) =>
+    index && (index.weight_map.ghost = draws.pick(["../x", "/etc/passwd", shards[0]!.name])),
+  ({ shards }) => shards.pop(),
+];
+
+/** One changed thing and up to two damaged documents. */
+function damage(folder: Folder, draws: Draws): void {
+  draws.pick([...CHANGES, () => {}])(folder, draws);
+  for (let n = draws.below(3); n > 0; n--) {
+    const part = draws.pick([folder, ...folder.shards]) as Json;
+    const key = "header" in part ? "header" : part.index && draws.below(2) ? "index" : "config";
+    part[key] = mutateJson(part[key], draws);
+  }
+}
+
+/** The bytes of a document, sometimes others. */
+function bytesOf(value: Json, draws: Draws): Uint8Array {
+  const turn = draws.below(16);
+  if (turn === 0) return new TextEncoder().encode("[".repeat(100_000));
+  return turn < 3 ? mutateBytes(encode(value), draws) : encode(value);
+}
+
+/** Writes a folder; the data of weights is a hole in the file. */
+function writeFolder(path: string, { config, index, shards }: Folder, draws: Draws): void {
+  Deno.mkdirSync(path);
+  Deno.writeFileSync(`${path}/config.json`, bytesOf(config, draws));
+  if (index) Deno.writeFileSync(`${path}/model.safetensors.index.json`, bytesOf(index, draws));
+  for (const { name, header, size } of shards) {
+    const text = bytesOf(header, draws), start = new Uint8Array(8 + text.length);
+    const length = text.length + draws.pick([0, 0, 0, 0, 0, 0, 1, -1, 2 ** 32, 2 ** 62]);
+    new DataView(start.buffer).setBigUint64(0, BigInt.asUintN(64, BigInt(length)), true);
+    start.set(text, 8);
+    Deno.writeFileSync(`${path}/${name}`, start);
+    Deno.truncateSync(`${path}/${name}`, Math.max(0, start.length + size));
+  }
+}
+
+/** Opens a checkpoint and reads some of it, or converts it. */
+async function use(path: string, out: string, config: Json): Promise<void> {
+  const { tensors } = await openCheckpoint(path);
+  for (const tensor of [...tensors.values()].slice(0, 2)) await readTensor(tensor);
+  if (!out) return;
+  const isConverted = String(config.model_type).endsWith("_parscale");
+  const change = isConverted ? { strip: true } : { streams: 2 };
+  await convert(await planConversion({ model: path, out, ...change }));
+  await openCheckpoint(out);
 }
 
 Deno.test("fuzz: 5,000 checkpoints", () =>
   withScratch(async (scratch) => {
-    const models = present(MODELS).map((name) => ({
-      config: read(`${FIXTURES}models/${name}/config.json`),
-      ...openWeights(`${FIXTURES}models/${name}/model.safetensors`),
-    }));
-    await fuzz("checkpoint", 5000, async (draws) => {
-      const folder = `${scratch}/m`;
-      Deno.mkdirSync(folder, { recursive: true });
-      const { config, header, data } = draws.pick(models);
-      const write = (name: string, bytes: Uint8Array) =>
-        Deno.writeFileSync(`${folder}/${name}`, bytes);
-      const headerOf = (document: Json) => {
-        const bytes = draws.below(2) === 0
-          ? encode(mutateJson(document, draws))
-          : mutateBytes(encode(document), draws);
-        const length = draws.pick([bytes.length, bytes.length, bytes.length, 0, 7, 2 ** 40]);
-        return closeWeights(bytes, data.subarray(0, draws.pick([data.length, 64])), length);
-      };
-      write("config.json", config);
-      if (draws.below(3) > 0) write("model.safetensors", headerOf(header));
-      else {
-        const { index, parts } = shardsOf(header);
-        write("model.safetensors.index.json", encode(mutateJson(index, draws)));
-        for (const [name, part] of parts) {
-          write(name, draws.below(2) ? headerOf(part) : closeWeights(encode(part), data));
+    const whole = ["qwen2-p1-tied-f32", "qwen2-p2-untied-bf16", "qwen3-p2-untied-f32"]
+      .map(readFolder);
+    const originals = [...whole, ...whole.map(shard)];
+    const messages = new Set<string>();
+    await fuzz("checkpoint", 5000, async (draws, i) => {
+      const folder = structuredClone(draws.pick(originals)), path = `${scratch}/m`;
+      damage(folder, draws);
+      writeFolder(path, folder, draws);
+      try {
+        await use(path, i % 8 === 0 ? `${scratch}/out` : "", folder.config);
+      } catch (error) {
+        if (!(error instanceof ParscaleError)) throw error;
+        const { kind, message } = error;
+        assertEquals([kind, message.includes(path), message.length < 1000], ["data", true, true]);
+        assertMatch(message, /^["_a-z][^]*([^.]|\.\.\.)$/);
+        assertEquals([...Deno.readDirSync(scratch)].map(({ name }) => name), ["m"]);
+        messages.add(message.replaceAll(/\d+/g, "#").slice(0, 200));
+        throw error;
+      } finally {
+        for await (const { name } of Deno.readDir(scratch)) {
+          await Deno.remove(`${scratch}/${name}`, { recursive: true });
         }
       }
-      try {
-        const checkpoint = await openCheckpoint(folder);
-        for (const tensor of [...checkpoint.tensors.values()].slice(0, 2)) await readTensor(tensor);
-      } finally {
-        Deno.removeSync(folder, { recursive: true });
-      }
     });
+    assert(messages.size > 40, `${messages.size} kinds of messages`);
   }));
 
 Deno.test("fuzz: 3,000 configurations", async () => {
-  const configs = [...Deno.readDirSync(`${FIXTURES}models`)].filter(({ isDirectory }) =>
-    isDirectory
-  )
-    .map(({ name }) => JSON.parse(Deno.readTextFileSync(`${FIXTURES}models/${name}/config.json`)));
+  const configs = [...Deno.readDirSync(MODELS)].filter(({ isDirectory }) => isDirectory)
+    .map(({ name }) => JSON.parse(Deno.readTextFileSync(`${MODELS}/${name}/config.json`)));
   await fuzz("config", 3000, async (draws) => {
     let config = draws.pick(configs);
     for (let changes = 1 + draws.below(3); changes > 0; changes--) {
@@ -104,9 +174,6 @@ Deno.test("fuzz: 3,000 configurations", async () => {
     await Promise.resolve(parseConfig(isObject(config) ? config : {}, "config.json"));
   });
 });
-
-const isObject = (value: unknown) =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 Deno.test("fuzz: 3,000 tokenizers", () =>
   withScratch(async (folder) => {
@@ -198,9 +265,8 @@ Deno.test("fuzz: 1,500 compressed files", () =>
 
 Deno.test("fuzz: 2,000 Parquet tables", () =>
   withScratch(async (folder) => {
-    const tables = [...Deno.readDirSync(`${FIXTURES}data`)].filter(({ name }) =>
-      name.endsWith(".parquet")
-    ).map(({ name }) => read(`${FIXTURES}data/${name}`));
+    const tables = [...Deno.readDirSync(DATA)].filter(({ name }) => name.endsWith(".parquet"))
+      .map(({ name }) => Deno.readFileSync(`${DATA}/${name}`));
     await fuzz("parquet", 2000, async (draws) => {
       const path = `${folder}/table.parquet`;
       Deno.writeFileSync(path, mutateBytes(draws.pick(tables), draws));

@@ -42,10 +42,12 @@ const NONSENSE: readonly (() => Json)[] = [
   () => ({ ["__proto__"]: 1, toString: 1 }),
 ]);
 
+export const nonsense = (draws: Draws): Json => draws.pick(NONSENSE)();
+
 /** Changes one place of a JSON document, wherever it is. */
 export function mutateJson(value: Json, draws: Draws): Json {
   const isBranch = typeof value === "object" && value !== null && Object.keys(value).length > 0;
-  if (!isBranch || draws.below(5) === 0) return draws.pick(NONSENSE)();
+  if (!isBranch || draws.below(5) === 0) return nonsense(draws);
   const keys = Object.keys(value), key = draws.pick(keys);
   const copy = Array.isArray(value) ? [...value] : { ...value };
   switch (draws.below(12)) {
@@ -56,7 +58,7 @@ export function mutateJson(value: Json, draws: Draws): Json {
       copy[draws.pick(keys)] = copy[key];
       break;
     case 2:
-      if (Array.isArray(copy)) copy.push(draws.pick(NONSENSE)());
+      if (Array.isArray(copy)) copy.push(nonsense(draws));
       else copy[draws.pick(["ghost", "__proto__", "type", key + key])] = copy[key];
       break;
     default:
