@@ -13,7 +13,7 @@ import {
   rowsOf,
   succeed,
 } from "./models.ts";
-import { runParscale, runShell } from "./run.ts";
+import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 const SHORT = "--context 8 --prompt 9 --rounds 3 --steps 2 -j 1";
@@ -217,14 +217,3 @@ Deno.test("compare: what is no row is bad data", async () => {
   ];
   for (const [now, before, words] of cases) assertFailed(await compare(now, before), 3, words);
 });
-
-Deno.test("one run feeds a comparison", () =>
-  withScratch(async (cwd) => {
-    const bench = `parscale ${BENCH} --jsonl`, compare = "parscale bench --compare - --against";
-    const { code, stdout, stderr } = await runShell(
-      `${bench} > last.jsonl; ${bench} | ${compare} last.jsonl --tolerance 100000% --jsonl`,
-      { cwd },
-    );
-    assertEquals([code, stderr], [0, ""]);
-    assertEquals(parseLines(stdout).map(({ what }) => what), ["decode", "prefill"]);
-  }));

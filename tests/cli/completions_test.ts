@@ -5,7 +5,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { SHELLS } from "../../cli/framework/completions.ts";
 import { succeed } from "./models.ts";
-import { runShell } from "./run.ts";
+import { isInstalled, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 /** Typed lines, and the words offered for their last one. */
@@ -79,14 +79,6 @@ R
 
 const FLAGS = { bash: ["--norc"], fish: ["--no-config"], zsh: ["-f"] };
 
-function isInstalled(shell: string): boolean {
-  try {
-    return new Deno.Command(shell, { args: ["--version"] }).outputSync().success;
-  } catch {
-    return false;
-  }
-}
-
 /** Words that a shell offers for each line. */
 function complete(shell: keyof typeof DRIVERS, lines: readonly string[]): Promise<string[][]> {
   return withScratch(async (cwd) => {
@@ -149,9 +141,3 @@ Deno.test("bash: a path with spaces, lists after a comma, values after an equals
     ]);
     assertStringIncludes(lines[6]!, "/etc/host");
   }));
-
-Deno.test("every shell has a script", async () => {
-  for (const shell of SHELLS) {
-    assertStringIncludes(await succeed(`completions ${shell}`), "parscale");
-  }
-});

@@ -9,7 +9,8 @@ import { commands as entries } from "../../cli/commands/mod.ts";
 import { commonFlags, engineFlags } from "../../cli/framework/common.ts";
 import { DATA } from "./eval_testing.ts";
 import { documentOf, jsonLines, MODEL, parseLines } from "./models.ts";
-import { ENTRY, environment, runShell } from "./run.ts";
+import { ENTRY, runCommand, runShell } from "./run.ts";
+import { runOnTerminal } from "./terminal.ts";
 import { withScratch } from "../scratch.ts";
 
 const commands = await loadAll(entries);
@@ -183,34 +184,13 @@ Deno.test("a terminal instead of input is misuse with short help, never a silent
     const row = jsonLines({ ...timed, device: "cpu", dtype: "f32", weights: "f32" });
     await Deno.writeTextFile(`${cwd}/last.jsonl`, row);
     for (const line of lines) {
-      const { code, stdout } = await onTerminal(line, cwd);
-      assertEquals(code, 2, `${line}: ${stdout}`);
-      assertStringIncludes(stdout, `Usage: parscale ${line.split(" ")[0]} [flags]`);
-      assertStringIncludes(stdout, "error: no input: stdin is a terminal");
+      const options = { cwd, env: { TERM: "dumb" } };
+      const { code, raw } = await runOnTerminal(line.split(" "), options);
+      assertEquals(code, 2, `${line}: ${raw}`);
+      assertStringIncludes(raw, `Usage: parscale ${line.split(" ")[0]} [flags]`);
+      assertStringIncludes(raw, "error: no input: stdin is a terminal");
     }
   }));
-
-/** Runs a line on a terminal of its own; what it says comes back with carriage returns removed. */
-async function onTerminal(line: string, cwd: string) {
-  const program = `'${Deno.execPath()}' run -A --node-modules-dir=manual '${ENTRY}' ${line}`;
-  const { code, stdout } = await new Deno.Command("script", {
-    args: ["-qec", program, "/dev/null"],
-    cwd,
-    env: environment({ TERM: "dumb" }),
-    clearEnv: true,
-    // The other end of the terminal is held by script, which must itself have something to read.
-    stdin: "null",
-  }).output();
-  return { code, stdout: new TextDecoder().decode(stdout).replaceAll("\r", "") };
-}
-
-/** Runs deno in the environment of the tests. */
-async function runDeno(...args: string[]) {
-  const options = { args, env: environment(), clearEnv: true };
-  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), options).output();
-  const text = new TextDecoder();
-  return { code, stdout: text.decode(stdout), stderr: text.decode(stderr) };
-}
 
 Deno.test("an error in a promise without a handler is told in our words", async () => {
   const main = JSON.stringify(new URL("../../cli/main.ts", import.meta.url).href);
@@ -225,7 +205,7 @@ Deno.test("an error in a promise without a handler is told in our words", async 
       const load = async () => command;
       await runProcess(Deno.args, [{ ...command, load, body: async () => body }]);`;
     const run = ["eval", "--node-modules-dir=manual", "--config", CONFIG, "--ext=js", program];
-    const { code, stderr } = await runDeno(...run, "wait");
+    const { code, stderr } = await runCommand([Deno.execPath(), ...run, "wait"]);
     assertEquals(code, 70, stderr);
     assert(/^error: internal error in parscale [\d.]+: Error: lost\n/.test(stderr), stderr);
     assertEquals(stderr.includes("Uncaught"), false);
@@ -233,7 +213,7 @@ Deno.test("an error in a promise without a handler is told in our words", async 
 });
 
 Deno.test("deno task parscale is the same program", async () => {
-  const task = ["task", "-q", "--config", CONFIG, "parscale"];
-  const { stdout, code } = await runDeno(...task, "help", "exit-codes", "--json");
+  const task = [Deno.execPath(), "task", "-q", "--config", CONFIG, "parscale"];
+  const { stdout, code } = await runCommand([...task, "help", "exit-codes", "--json"]);
   assertEquals([code, JSON.parse(stdout).schema], [0, "parscale.help/1"]);
 });

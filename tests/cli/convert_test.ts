@@ -19,7 +19,7 @@ import {
   rowsOf,
   succeed,
 } from "./models.ts";
-import { parscale, runParscale, runShell } from "./run.ts";
+import { parscale, runParscale } from "./run.ts";
 import { linkSync } from "../links.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -89,15 +89,6 @@ Deno.test("without --out the folder is named after the model and what is made of
     assertRefused(again, 2, '"qwen-p4" already exists');
   }));
 
-Deno.test("jq reads the document of a conversion", () =>
-  withScratch(async (cwd) => {
-    const line =
-      `parscale ${CONVERT} --streams 4 --json --out a | jq -r .results.introduced_params`;
-    const piped = await runShell(line, { cwd });
-    assertEquals([piped.code, piped.stderr], [0, ""]);
-    assert(Number(piped.stdout) > 0);
-  }));
-
 Deno.test("a dry run writes nothing and prints a config that repeats it", () =>
   withScratch(async (cwd) => {
     const line = `${CONVERT} --out out --streams 2`;
@@ -119,6 +110,7 @@ Deno.test("an adapter over its backbone is the converted model to the last digit
     assertEquals(adapter.backbone_sha256, full.backbone_sha256);
     assertEquals(adapter.introduced_params, full.introduced_params);
     assert(adapter.tensors < full.tensors);
+    assert(full.files.length > 3);
     const stdin = jsonLines({ tokens: [1, 2, 3, 5, 8] }, { tokens: [13, 21] });
     const over = `--model ${UNTIED} --adapter adapter`;
     for (const command of ["score --stream-weights", "inspect --check"]) {
@@ -223,12 +215,6 @@ Deno.test("--aggregation linear says who cannot open it; eval, cost, export and 
       ]
     ) assertEquals((await runParscale(`${line} --json`, { cwd })).code, 0, line);
     assertEquals((await rowsOf("inspect --model linear", { cwd }))[0].aggregation, "linear");
-  }));
-
-Deno.test("--max-shard-size takes units as Hugging Face writes them", () =>
-  withScratch(async (cwd) => {
-    const { files } = await converted(cwd, `${CONVERT} -P 2 --max-shard-size 60KB --out sharded`);
-    assert(files.includes("model-00002-of-00008.safetensors"), files.join());
   }));
 
 /** Starts converting a large model, sends a signal while its weights are being written. */

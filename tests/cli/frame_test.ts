@@ -3,8 +3,8 @@ import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { commands } from "../../cli/commands/mod.ts";
-import { documentOf, jsonLines, MODEL, names, succeed } from "./models.ts";
-import { ENTRY, environment, programLine, runParscale, type RunResult, runShell } from "./run.ts";
+import { assertFailed, documentOf, jsonLines, MODEL, names, succeed } from "./models.ts";
+import { ENTRY, environment, programLine, runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 const CONFIG = fileURLToPath(new URL("../../deno.json", import.meta.url));
@@ -23,19 +23,9 @@ Deno.test("version and help go to stdout with 0", async () => {
   }
 });
 
-Deno.test("misuse: no command shows help on stderr, unknown flags are all named", async () => {
-  assertFailedWith(await runParscale([]), "Usage: parscale COMMAND [flags]");
-  assertFailedWith(
-    await runParscale("completions bash --fromat json --overwrit"),
-    "error: unknown flag `--fromat`\nerror: unknown flag `--overwrit`\n\n" +
-      "hint: did you mean `--format`?\nhint: did you mean `--overwrite`?\n",
-  );
+Deno.test("misuse: no command shows help on stderr", async () => {
+  assertFailed(await runParscale([]), 2, "Usage: parscale COMMAND [flags]");
 });
-
-function assertFailedWith({ code, stdout, stderr }: RunResult, words: string): void {
-  assertEquals([code, stdout], [2, ""]);
-  assertStringIncludes(stderr, words);
-}
 
 Deno.test("help topics and command help", async () => {
   const codes = await succeed("help exit-codes");

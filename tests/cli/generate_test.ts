@@ -2,7 +2,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import {
   assertFailed,
-  assertRefused,
   copyFolder,
   documentOf,
   EXPECTED,
@@ -116,13 +115,6 @@ Deno.test("sampling: a seed repeats its results, in any batch; samples of a prom
   assertEquals(rows[0].stats.new_tokens, 24);
 });
 
-Deno.test("--quantize q8 and q4 run, with blocks of other sizes", async () => {
-  for (const how of ["q8", "q4", "q4 --block-size 64"]) {
-    const line = `${GENERATE} --max-tokens 4 --quantize ${how}`;
-    assertEquals((await rowsOf(line, GREEDY)).length, prompts.length, how);
-  }
-});
-
 Deno.test("--early-stopping and --repetition-penalty are those of transformers", async () => {
   const golden = JSON.parse(
     Deno.readTextFileSync(new URL("../../fixtures/golden/decoding.json", import.meta.url)),
@@ -164,7 +156,6 @@ Deno.test("--json-schema limits every answer, of beams too", () =>
   withScratch(async (cwd) => {
     const schema = { type: "object", properties: { a: { type: "boolean" } }, required: ["a"] };
     await Deno.writeTextFile(`${cwd}/schema.json`, JSON.stringify(schema));
-    await Deno.writeTextFile(`${cwd}/bad.json`, JSON.stringify({ not: schema }));
     const plain = `${GENERATE} --max-tokens 60 --json-schema`;
     const stdin = jsonLines({ prompt: "a" }, { prompt: "b" });
     for (const flags of ["", "--num-beams 2", "--temperature 1 --num-return 2"]) {
@@ -173,23 +164,6 @@ Deno.test("--json-schema limits every answer, of beams too", () =>
         assertEquals(typeof JSON.parse(text).a, "boolean", flags);
       }
     }
-    const refused = await runParscale(`${plain} bad.json --prompt a`, { cwd });
-    assertRefused(refused, 3, 'the schema keyword "not" is not supported');
-  }));
-
-Deno.test("--adapter lays introduced tensors over a plain backbone", () =>
-  withScratch(async (cwd) => {
-    const convert = `convert --model ${PLAIN_MODEL} --streams 2 --prefix-tokens 4 --out`;
-    for (const out of ["adapter --introduced-only", "whole"]) {
-      await succeed(`${convert} ${out}`, { cwd });
-    }
-    const [laid, written, bare] = await Promise.all(
-      [`${PLAIN_MODEL} --adapter adapter`, "whole", PLAIN_MODEL].map((model) =>
-        rowsOf(`generate --model ${model} --max-tokens 6`, { cwd, ...GREEDY })
-      ),
-    );
-    assertEquals(laid, written);
-    assert(JSON.stringify(laid) !== JSON.stringify(bare));
   }));
 
 const TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}" +

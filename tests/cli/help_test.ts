@@ -6,15 +6,8 @@ import { commands } from "../../cli/commands/mod.ts";
 import { escapeRoff } from "../../cli/framework/man.ts";
 import { isNegatable } from "../../cli/framework/table.ts";
 import { rowsOf, succeed } from "./models.ts";
+import { isInstalled } from "./run.ts";
 import { withScratch } from "../scratch.ts";
-
-function isInstalled(program: string): boolean {
-  try {
-    return new Deno.Command(program, { args: ["--version"] }).outputSync().success;
-  } catch {
-    return false;
-  }
-}
 
 /** Sets the page with groff; what it warns about comes back too. */
 async function typeset(page: string): Promise<{ text: string; warnings: string }> {

@@ -5,14 +5,13 @@ import {
   assertFailed,
   documentOf,
   jsonLines,
-  linkRun,
   MODEL,
   parseLines,
   PLAIN_MODEL,
   rowsOf,
   succeed,
 } from "./models.ts";
-import { runParscale, runShell } from "./run.ts";
+import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 const INSPECT = `inspect --model ${MODEL}`;
@@ -49,13 +48,6 @@ Deno.test("text to ids and back, from a flag and as JSON lines", async () => {
   }
   assertEquals(await succeed(`${INSPECT} --tokenize -`, { stdin: "" }), "");
 });
-
-Deno.test("a run stands for its newest checkpoint, for the tokenizer too", () =>
-  withScratch(async (cwd) => {
-    linkRun(MODEL, `${cwd}/run`);
-    const ids = (model: string) => succeed(`inspect --model ${model} --tokenize 2+2=`, { cwd });
-    assertEquals(await ids("run"), await ids(MODEL));
-  }));
 
 Deno.test("rows that cannot be used are named by line; good ones before are out already", async () => {
   const cases: readonly [flag: string, stdin: string, words: string][] = [
@@ -103,13 +95,6 @@ Deno.test("--check finds a weight that is not finite and an adapter of another b
     const found = "is not finite: NaN at index 2 of shape [";
     assertFailed(await check("--check"), 5, "tensor model.norm.weight in ", found);
   }));
-
-Deno.test("a closed pipe ends quietly with 0", async () => {
-  for (const flags of ["", "--json", "--tokenize hello"]) {
-    const script = `parscale ${INSPECT} ${flags} | true; echo \${PIPESTATUS[0]}`;
-    assertEquals(await runShell(script), { code: 0, stdout: "0\n", stderr: "" });
-  }
-});
 
 Deno.test("no tokenizer is a fact, a damaged one an error", () =>
   withScratch(async (cwd) => {

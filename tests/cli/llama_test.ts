@@ -2,7 +2,7 @@
 import { fileURLToPath } from "node:url";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { type GgufOptions, writeGguf, writeTinyFolder } from "../gguf_model.ts";
-import { assertFailed, assertRefused, jsonLines, rowsOf } from "./models.ts";
+import { assertFailed, jsonLines, rowsOf } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { startHub } from "./stand_in_hub.ts";
@@ -73,13 +73,6 @@ Deno.test("a Llama model gets streams, is trained, evaluated and stripped again"
     });
     assertEquals(await inspected("back"), await inspected("llama"));
   }));
-
-Deno.test("a chat prompt of a Llama model starts with one beginning-of-text token", async () => {
-  const line = `generate --model ${LLAMA} --device reference --max-tokens 2`;
-  const [chat] = await rowsOf(line, { stdin: jsonLines({ messages: GOLDEN.chat.messages }) });
-  const [ids] = await rowsOf(line, { stdin: jsonLines({ tokens: GOLDEN.chat.ids }) });
-  assertEquals(chat.tokens, ids.tokens);
-});
 
 Deno.test("training keeps rotary scaling and the context that goes with it", () =>
   withScratch(async (cwd) => {
@@ -166,18 +159,6 @@ Deno.test("an adapter is trained over a file and merged; a model starts from its
     await succeed(`${train} ${scratch} --out fresh`, cwd);
     const [fresh] = await rowsOf("inspect -m fresh", { cwd });
     assertEquals(fresh.tokenizer, "byte-level-bpe");
-  }));
-
-Deno.test("a file that is not there, is cut off, or is no GGUF file is refused", () =>
-  withModels(async (cwd) => {
-    const run = (model: string) => runParscale(`inspect --model ${model}`, { cwd });
-    assertRefused(await run("none/model.gguf"), 3, 'no such file: "none/model.gguf"');
-    const bytes = await Deno.readFile(`${cwd}/model.gguf`);
-    await Deno.writeFile(`${cwd}/model.gguf`, bytes.subarray(0, bytes.length - 32));
-    assertFailed(await run("model.gguf"), 3, '"model.gguf" is truncated: ');
-    await Deno.writeTextFile(`${cwd}/model.gguf`, "version https://git-lfs.github.com/spec/v1\n");
-    const foreign = '"model.gguf" is not a GGUF file: it begins with "vers"';
-    assertRefused(await run("model.gguf"), 3, foreign);
   }));
 
 const SHA = "0123456789abcdef0123456789abcdef01234567";

@@ -16,7 +16,7 @@ import {
   rowsOf,
   succeed,
 } from "./models.ts";
-import { runParscale, runShell } from "./run.ts";
+import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 const PROMPTS = jsonLines({ tokens: [1, 2, 3, 5, 8] }, { tokens: [13, 21] });
@@ -113,19 +113,6 @@ Deno.test("convert --quantize: dry run, overwrite, changed bytes, and a source t
     Deno.writeFileSync(path, stored);
     const check = await runParscale("inspect --model q4 --check", { cwd });
     assertFailed(check, 3, 'error: the weights in "q4" were changed');
-  }));
-
-Deno.test("convert --quantize into a pipe that is read, and one that is closed", () =>
-  withScratch(async (cwd) => {
-    const line = `parscale convert --model ${MODEL} --quantize q4 --json`;
-    const piped = await runShell(`${line} --out a | jq -r .results.quantization`, { cwd });
-    assertEquals(piped, { code: 0, stdout: "q4\n", stderr: "" });
-    const closed = await runShell(`${line} --out b | true; echo \${PIPESTATUS[0]}`, { cwd });
-    assertEquals(closed, { code: 0, stdout: "0\n", stderr: "" });
-    const generate = "parscale generate --model a --prompt a --max-tokens 20 | head -c 1";
-    const cut = await runShell(`${generate} > /dev/null; echo \${PIPESTATUS[0]}`, { cwd });
-    assertEquals([cut.stdout, cut.stderr], ["0\n", ""]);
-    assert(names(cwd).includes("b"));
   }));
 
 /** A model of 76 MB, just large enough to be kept: one layer under a table of 32,768 rows. */

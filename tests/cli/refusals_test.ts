@@ -24,6 +24,7 @@ const SHORT: Readonly<Record<string, string>> = {
   $STACK: "--data-set stack-v2-python",
   $TINY: "-m tiny --data data",
   $GSM8K: "-m tiny --data data --tasks gsm8k",
+  $SCORED: "--tasks gsm8k --shots 0 --data data --score -",
 };
 
 const TOKENS = { step: 1, tokens: 1 }, STEP = { ...TOKENS, loss: 2 };

@@ -77,6 +77,11 @@ export function parscale(
   });
 }
 
+/** Returns whether a program of this name is on the path. */
+export const isInstalled = (program: string): boolean =>
+  new Deno.Command("bash", { args: ["-c", `type -P '${program}'`], stdout: "null" }).outputSync()
+    .success;
+
 /** The words that run the program with `args`, for launchers and other programs. */
 export function programLine(args: readonly string[]): string[] {
   return [...PROGRAM, ...args];
@@ -85,7 +90,7 @@ export function programLine(args: readonly string[]): string[] {
 /** Runs a command line to its end in the environment of the tests. */
 export async function runCommand(
   [program, ...args]: readonly string[],
-  options: RunOptions,
+  options: RunOptions = {},
 ): Promise<RunResult> {
   const run = async (cwd: string) => {
     const child = new Deno.Command(program!, {

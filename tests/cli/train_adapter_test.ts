@@ -85,20 +85,3 @@ Deno.test("another backbone under an adapter is refused on resuming", () =>
     const changed = 'cannot resume "run": the backbone changed since the run began';
     assertRefused(await place.train("--resume --out run"), 3, changed);
   }));
-
-Deno.test("an adapter of other streams replaces the first over the same backbone", () =>
-  withWorkplace(async (place) => {
-    const line = `--model p1 ${INTRODUCED} ${ROWS} --steps 2`;
-    await Promise.all([
-      place.trained(`${line} --streams 2 --out two`),
-      place.trained(`${line} --streams 4 --prefix-tokens 4 --out four`),
-    ]);
-    for (const [adapter, streams] of [["two", 2], ["four", 4]] as const) {
-      const score = `score --model p1 --adapter ${adapter} --stream-weights`;
-      const stdin = jsonLines({ tokens: [1, 2, 3] });
-      const [{ weights }] = await rowsOf(score, { cwd: place.cwd, stdin });
-      assertEquals(weights[0].length, streams);
-    }
-    const refused = await place.train(`--model two --streams 4 ${ROWS} --steps 1 --out no`);
-    assertRefused(refused, 2, "`--streams` cannot change a ParScale model: it has streams 2");
-  }));

@@ -139,8 +139,11 @@ Deno.test("the command of a run continues it with --resume added; its card tells
     );
     const anew = await place.train(`${line} --reparameterize 4 --out anew`);
     assertStringIncludes(anew.stderr, "the prefixes of the checkpoint are started anew");
-    const again = await place.train(`${line} --resume`);
+    const before = await place.weights("run");
+    const again = await place.train(`${line} --resume --json`);
     assertEquals([again.code, again.stderr], [0, "nothing to do: all 1 steps are done\n"]);
+    assertEquals(JSON.parse(again.stdout).results.steps, 1);
+    assertEquals(await place.weights("run"), before);
   }));
 
 Deno.test("each validation is told once, that before the first step too", () =>
@@ -173,6 +176,7 @@ Deno.test("pipelines: jq reads steps, a reader that leaves ends the run quietly"
       const result = await runShell(`parscale ${command} ${script}`, place);
       assertEquals(result, { code: 0, stdout, stderr: "" });
     }
+    assert(place.metrics("b").length < 40);
     await place.trained("--resume --out b");
     assertEquals(place.steady("b"), place.steady("a"));
     assertEquals(await place.weights("b"), await place.weights("a"));

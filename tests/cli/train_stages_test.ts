@@ -43,6 +43,7 @@ Deno.test("from scratch with --tokenizer: a config.json or a shape of the paper 
     ]);
     assert(place.names("run/checkpoint-000001").includes("tokenizer.json"));
     await place.run("generate --model run --prompt two --max-tokens 2");
+    await place.run("inspect --model run --tokenize two");
     const { plan } = JSON.parse(planned!.stdout).results;
     // 545,340,552 parameters in appendix C, and an embedding table of 151,936 by 896.
     assertEquals(plan[0], "model: paper-0.5b, qwen2, 8 streams of 48 prefix tokens");

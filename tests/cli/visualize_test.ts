@@ -6,9 +6,7 @@ import {
   assertRefused,
   copyFolder,
   documentOf,
-  EXPECTED,
   jsonLines,
-  MODEL,
   MODEL4,
   names,
   parseLines,
@@ -41,14 +39,6 @@ Deno.test("rows: one per token, with winner, weights, entropy and probability", 
     assertAlmostEquals(row.entropy, entropy, 1e-9);
     assertEquals(row.logprob, t === 0 ? null : score.token_logprobs[t - 1]);
   });
-});
-
-Deno.test("the golden weights of a model with two streams", async () => {
-  const tokens = EXPECTED.cases.single.ids[0];
-  const rows = await rowsOf(`visualize --model ${MODEL}`, { stdin: jsonLines({ tokens }) });
-  assertEquals(rows.map(({ token }) => token), tokens);
-  const sums = rows.map(({ weights: [a, b] }) => a + b);
-  for (const sum of sums) assertAlmostEquals(sum, 1, 1e-6);
 });
 
 Deno.test("the document has statistics that follow from its rows", async () => {

@@ -1,7 +1,7 @@
 /** Code tasks of `parscale eval`: nothing runs unasked, solutions pass, pass@k, other layouts. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA, runEval, sortedLines } from "../cli/eval_testing.ts";
-import { assertRefused, jsonLines, succeed } from "../cli/models.ts";
+import { jsonLines, succeed } from "../cli/models.ts";
 import { runParscale } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -22,25 +22,17 @@ async function metricsOf(
   );
 }
 
-Deno.test("code runs only when it is allowed", async () => {
-  const stdin = jsonLines({ task_id: "HumanEval/53", solution: ADD });
-  assertRefused(
-    await runParscale(SCORE, { stdin }),
-    2,
-    "scoring programs runs code written by a model: pass `--allow-code-execution`",
-  );
-});
-
 Deno.test("EvalPlus' layouts: whole solutions, completions, several answers to a row", async () => {
   const one = (solution: string) => ({ task_id: "HumanEval/53", solution });
   assertEquals(await metricsOf([one(ADD)]), { "pass@1": 1, "plus_pass@1": 1 });
   const wrong = ADD.replace("+", "-");
-  assertEquals(await metricsOf([one(wrong)]), { "pass@1": 0, "plus_pass@1": 0 });
   const completion = { task_id: "HumanEval/53", completion: "    return x + y\n\ndef f():\n  x(" };
   assertEquals((await metricsOf([completion]))["pass@1"], 1);
   const ten = Array.from({ length: 10 }, (_, i) => one(i < 3 ? ADD : wrong));
   const metrics = await metricsOf(ten);
-  assert(Math.abs(metrics["pass@1"]! - 0.3) < 1e-12);
+  for (const name of ["pass@1", "plus_pass@1"]) {
+    assert(Math.abs(metrics[name]! - 0.3) < 1e-12, name);
+  }
   assertEquals(metrics["pass@10"], 1);
 });
 

@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { createHash } from "node:crypto";
 import { DATA, TINY } from "../cli/eval_testing.ts";
+import { assertFailed, parseLines } from "../cli/models.ts";
 import { runParscale, type RunResult } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 import {
@@ -46,21 +47,16 @@ const GSM8K: StandInRepository = {
   isLarge: () => true,
 };
 
-type Run = (args: readonly string[], env?: Record<string, string>) => Promise<RunResult>;
+type Run = (line: string, env?: Record<string, string>) => Promise<RunResult>;
 
 const withHub = (body: (hub: StandInHub, cwd: string, run: Run) => Promise<void>) =>
   withScratch(async (cwd) => {
     await using hub = startHub([WINOGRANDE, MATH, GSM8K]);
     const usual = { HF_ENDPOINT: hub.url, HF_HOME: `${cwd}/home`, PARSCALE_CACHE: `${cwd}/ours` };
-    await body(hub, cwd, (args, env) => runParscale(args, { cwd, env: { ...usual, ...env } }));
+    await body(hub, cwd, (line, env) => runParscale(line, { cwd, env: { ...usual, ...env } }));
   });
 
-function failed(result: RunResult, code: number, ...words: string[]): void {
-  assertEquals([result.code, result.stdout], [code, ""], result.stderr);
-  for (const word of words) assertStringIncludes(result.stderr, word);
-}
-
-const EVAL = ["eval", "--model", TINY, "--tasks", "winogrande", "--json"];
+const EVAL = `eval --model ${TINY} --tasks winogrande --json`;
 
 Deno.test("eval without --data fetches once, says what, and scores as with --data", () =>
   withHub(async (hub, cwd, run) => {
@@ -73,7 +69,7 @@ Deno.test("eval without --data fetches once, says what, and scores as with --dat
     assertEquals([...hub.tokens.storage], [null]);
     assert(hub.take().some((line) => line.startsWith("GET /0/")));
 
-    const local = await run([...EVAL, "--data", DATA]);
+    const local = await run(`${EVAL} --data ${DATA}`);
     const [ours, theirs] = [fetched, local].map(({ stdout }) =>
       JSON.parse(stdout).results.tasks[0]
     );
@@ -104,12 +100,12 @@ Deno.test("eval without --data fetches once, says what, and scores as with --dat
     const bytes = await Deno.readFile(local1);
     bytes[20]! ^= 1;
     await Deno.writeFile(await Deno.realPath(local1), bytes);
-    failed(await run(EVAL), 3, "has the SHA-256", "remove");
+    assertFailed(await run(EVAL), 3, "has the SHA-256", "remove");
   }));
 
 Deno.test("without shots the rows they are drawn from are not fetched", () =>
   withHub(async (hub, cwd, run) => {
-    const result = await run(["eval", "show", "winogrande", "--shots", "0", "--jsonl"]);
+    const result = await run("eval show winogrande --shots 0 --jsonl");
     assertEquals(result.code, 0, result.stderr);
     assert(!allPaths(`${cwd}/home`).some((path) => path.includes("/train")));
     assert(hub.take().length > 0);
@@ -117,15 +113,15 @@ Deno.test("without shots the rows they are drawn from are not fetched", () =>
 
 Deno.test("eval fetch fills a folder that --data reads, and prints what to pin", () =>
   withHub(async (hub, cwd, run) => {
-    const plan = await run(["eval", "fetch", "minerva_math", "--data", "bench", "--dry-run"]);
+    const plan = await run("eval fetch minerva_math --data bench --dry-run");
     assertEquals(plan.code, 0, plan.stderr);
     assertStringIncludes(plan.stdout, `would fetch EleutherAI/hendrycks_math @ ${MATH.commit}`);
     assertEquals([hub.take(), allPaths(cwd)], [[], []]);
 
-    const args = ["eval", "fetch", "minerva_math", "--data", "bench", "--verify", "--jsonl"];
-    const result = await run(args);
+    const line = "eval fetch minerva_math --data bench --verify --jsonl";
+    const result = await run(line);
     assertEquals(result.code, 0, result.stderr);
-    const rows = result.stdout.trim().split("\n").map((line) => JSON.parse(line));
+    const rows = parseLines(result.stdout);
     assertEquals(rows.length, 7);
     for (const { file, bytes, sha256, pinned } of rows) {
       const content = MATH.files.get(file)!;
@@ -134,31 +130,29 @@ Deno.test("eval fetch fills a folder that --data reads, and prints what to pin",
       assertStringIncludes(result.stderr, `${file} (${bytes}) | ${sha256} |`);
       assertEquals(await Deno.readFile(`${cwd}/bench/math/${file}`), content);
     }
-    assertEquals((await run(args)).code, 0, "the same files again are no conflict");
+    assertEquals((await run(line)).code, 0, "the same files again are no conflict");
     await Deno.writeTextFile(`${cwd}/bench/math/${rows[0].file}`, "mine");
-    failed(await run(args), 2, "already exists and has other content", "--overwrite");
-    assertEquals((await run([...args, "--overwrite"])).code, 0);
+    assertFailed(await run(line), 2, "already exists and has other content", "--overwrite");
+    assertEquals((await run(`${line} --overwrite`)).code, 0);
 
-    const show = ["eval", "show", "minerva_math", "--ids", "0,13", "--jsonl"];
-    const [fetched, copied] = [await run(show), await run([...show, "--data", "bench"])];
+    const show = "eval show minerva_math --ids 0,13 --jsonl";
+    const [fetched, copied] = [await run(show), await run(`${show} --data bench`)];
     assertEquals([fetched.code, copied.code], [0, 0], copied.stderr);
     assertEquals(fetched.stdout, copied.stdout);
   }));
 
 Deno.test("a pinned file of another hash is refused before it is fetched", () =>
   withHub(async (hub, _cwd, run) => {
-    const result = await run(["eval", "fetch", "gsm8k"]);
-    failed(result, 3, 'main/test-00000-of-00001.parquet" of openai/gsm8k has the SHA-256');
+    const result = await run("eval fetch gsm8k");
+    assertFailed(result, 3, 'main/test-00000-of-00001.parquet" of openai/gsm8k has the SHA-256');
     assertStringIncludes(result.stderr, "ee7b8da9e381df27b9e3f7758a159ab2");
     assert(!hub.take().some((line) => line.includes("/resolve/")));
   }));
 
 Deno.test("what cannot be fetched names --data", () =>
   withHub(async (_hub, _cwd, run) => {
-    const gone = await run(["eval", "fetch", "hellaswag"]);
-    failed(gone, 3, 'the hub has no dataset "Rowan/hellaswag"', "--data DIR");
-    const offline = await run(["eval", "fetch", "winogrande"], { HF_HUB_OFFLINE: "1" });
-    failed(offline, 4, 'the cache lacks "winogrande_xl/validation', "--data DIR");
-    failed(await run(["eval", "show", "perplexity"]), 2, "perplexity needs `--data`");
-    failed(await run(["eval", "fetch"]), 2, "`eval fetch` needs at least one task");
+    const gone = await run("eval fetch hellaswag");
+    assertFailed(gone, 3, 'the hub has no dataset "Rowan/hellaswag"', "--data DIR");
+    const offline = await run("eval fetch winogrande", { HF_HUB_OFFLINE: "1" });
+    assertFailed(offline, 4, 'the cache lacks "winogrande_xl/validation', "--data DIR");
   }));

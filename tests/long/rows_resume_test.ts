@@ -1,22 +1,15 @@
 /** `generate` and `score` with -o keep finished rows and continue with --resume. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertRefused, jsonLines, MODEL, parseLines, succeed } from "../cli/models.ts";
+import { jsonLines, MODEL, names, parseLines, succeed } from "../cli/models.ts";
 import { parscale, runParscale } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 
 const PROMPTS = Array.from({ length: 30 }, (_, i) => ({ tokens: [1 + i % 7, 2 + i % 5, i % 11] }));
 
-const SAMPLES = [
-  ...["generate", "--model", MODEL, "in.jsonl", "--ignore-eos", "--max-tokens", "40"],
-  ...["--temperature", "0.9", "--num-return", "2", "--seed", "3", "--batch", "3"],
-];
-const BEAMS = [
-  ...["generate", "--model", MODEL, "in.jsonl", "--ignore-eos", "--max-tokens", "30"],
-  ...["--num-beams", "3"],
-];
-const SCORES = ["score", "--model", MODEL, "rows.jsonl", "--batch", "2", "--stream-weights"];
-
-const names = (path: string) => [...Deno.readDirSync(path)].map(({ name }) => name).sort();
+const GENERATE = `generate --model ${MODEL} in.jsonl --ignore-eos`;
+const SAMPLES = `${GENERATE} --max-tokens 40 --temperature 0.9 --num-return 2 --seed 3 --batch 3`;
+const BEAMS = `${GENERATE} --max-tokens 30 --num-beams 3`;
+const SCORES = `score --model ${MODEL} rows.jsonl --batch 2 --stream-weights`;
 
 function lineCount(path: string): number {
   try {
@@ -27,8 +20,8 @@ function lineCount(path: string): number {
 }
 
 /** Starts a command and sends a signal once `rows` rows are in its journal. */
-async function stopped(args: readonly string[], cwd: string, rows: number, signal: Deno.Signal) {
-  const child = parscale(args, { cwd, stdout: "null", stderr: "piped", stdin: "null" }).spawn();
+async function stopped(line: string, cwd: string, rows: number, signal: Deno.Signal) {
+  const child = parscale(line, { cwd, stdout: "null", stderr: "piped", stdin: "null" }).spawn();
   const stderr = new Response(child.stderr).text();
   let running = true;
   const status = child.status.finally(() => running = false);
@@ -53,29 +46,33 @@ async function withRows(body: (cwd: string) => Promise<void>): Promise<void> {
 
 Deno.test("generate and score: killed and interrupted, --resume gives the unbroken result byte for byte", () =>
   withRows(async (cwd) => {
-    for (const args of [SAMPLES, BEAMS, SCORES]) {
-      for (const format of ["--jsonl", "--format=csv"]) {
-        const whole = await succeed([...args, format], { cwd });
-        const out = [...args, format, "-o", "out"];
-        const killed = await stopped(out, cwd, 5, "SIGKILL");
-        assertEquals(killed.code, 137, "killed before it was done");
-        const interrupted = await stopped([...out, "--resume"], cwd, 12, "SIGINT");
-        assertEquals(interrupted.code, 130, interrupted.stderr);
-        const kept = lineCount(`${cwd}/out.partial`) - 1;
-        assertStringIncludes(
-          interrupted.stderr,
-          `${kept} rows are in out.partial; run the same command with --resume to continue`,
-        );
-        assertEquals(names(cwd), ["in.jsonl", "out.partial", "rows.jsonl"]);
-        // What a crash of the machine could leave.
-        await Deno.writeTextFile(`${cwd}/out.partial`, '{"at":99,"inp', { append: true });
-        const resumed = await runParscale([...out, "--resume"], { cwd });
-        assertEquals([resumed.code, resumed.stdout], [0, ""]);
-        assertStringIncludes(resumed.stderr, `resuming "out": ${kept} rows done\n`);
-        assert(await Deno.readTextFile(`${cwd}/out`) === whole, `${args[0]} ${format}`);
-        await Deno.remove(`${cwd}/out`);
-        assertEquals(names(cwd), ["in.jsonl", "rows.jsonl"]);
-      }
+    const lines = [
+      `${SAMPLES} --jsonl`,
+      `${BEAMS} --format=csv`,
+      `${SCORES} --jsonl`,
+      `${SCORES} --format=csv`,
+    ];
+    for (const line of lines) {
+      const whole = await succeed(line, { cwd });
+      const out = `${line} -o out`;
+      const killed = await stopped(out, cwd, 5, "SIGKILL");
+      assertEquals(killed.code, 137, "killed before it was done");
+      const interrupted = await stopped(`${out} --resume`, cwd, 12, "SIGINT");
+      assertEquals(interrupted.code, 130, interrupted.stderr);
+      const kept = lineCount(`${cwd}/out.partial`) - 1;
+      assertStringIncludes(
+        interrupted.stderr,
+        `${kept} rows are in out.partial; run the same command with --resume to continue`,
+      );
+      assertEquals(names(cwd), ["in.jsonl", "out.partial", "rows.jsonl"]);
+      // What a crash of the machine could leave.
+      await Deno.writeTextFile(`${cwd}/out.partial`, '{"at":99,"inp', { append: true });
+      const resumed = await runParscale(`${out} --resume`, { cwd });
+      assertEquals([resumed.code, resumed.stdout], [0, ""]);
+      assertStringIncludes(resumed.stderr, `resuming "out": ${kept} rows done\n`);
+      assert(await Deno.readTextFile(`${cwd}/out`) === whole, line);
+      await Deno.remove(`${cwd}/out`);
+      assertEquals(names(cwd), ["in.jsonl", "rows.jsonl"]);
     }
   }));
 
@@ -83,33 +80,28 @@ Deno.test("a document of a resumed run has all rows, and failed ones still end w
   withRows(async (cwd) => {
     const bad = [...PROMPTS.slice(0, 4), { tokens: [] }, ...PROMPTS.slice(4)];
     await Deno.writeTextFile(`${cwd}/in.jsonl`, jsonLines(...bad));
-    const whole = parseLines((await runParscale([...SAMPLES, "--jsonl"], { cwd })).stdout);
-    const out = [...SAMPLES, "--json", "-o", "out"];
+    const whole = parseLines((await runParscale(`${SAMPLES} --jsonl`, { cwd })).stdout);
+    const out = `${SAMPLES} --json -o out`;
     assertEquals((await stopped(out, cwd, 8, "SIGTERM")).code, 143);
-    assertEquals((await runParscale([...out, "--resume"], { cwd })).code, 1);
+    assertEquals((await runParscale(`${out} --resume`, { cwd })).code, 1);
     assertEquals(JSON.parse(await Deno.readTextFile(`${cwd}/out`)).results, whole);
   }));
 
 Deno.test("rows are only taken up by the same command over the same input", () =>
   withRows(async (cwd) => {
-    const out = [...SAMPLES, "--jsonl", "-o", "out"];
-    const none = await runParscale([...SAMPLES, "-o", "out", "--resume"], { cwd });
-    assertRefused(none, 3, 'nothing to resume: no such file "out.partial"');
-    const stdout = await runParscale([...SAMPLES, "--jsonl", "--resume"], { cwd });
-    assertEquals(stdout.code, 2);
-    assertEquals(JSON.parse(stdout.stderr).error.message, "`--resume` needs `-o FILE`");
+    const out = `${SAMPLES} --jsonl -o out`;
     assertEquals((await stopped(out, cwd, 6, "SIGKILL")).code, 137);
     const before = await Deno.readTextFile(`${cwd}/out.partial`);
     const last = Math.max(...parseLines(before).slice(1).map(({ at }) => at));
-    const refused = async (code: number, message: string, ...args: string[]) => {
-      const result = await runParscale([...out, ...args], { cwd });
+    const refused = async (code: number, message: string, flags = "") => {
+      const result = await runParscale(`${out} ${flags}`, { cwd });
       const { error } = JSON.parse(result.stderr.trim().split("\n").at(-1)!);
       assertEquals([result.code, error.message], [code, message]);
       assertEquals(await Deno.readTextFile(`${cwd}/out.partial`), before);
     };
     await refused(2, '"out.partial" holds rows of an interrupted run');
     const other = '"out.partial" belongs to a run with another top-k';
-    await refused(2, other, "--resume", "--top-k", "4");
+    await refused(2, other, "--resume --top-k 4");
     await Deno.writeTextFile(`${cwd}/in.jsonl`, jsonLines(...PROMPTS.slice(0, 1)));
     await refused(3, `the input ends before row ${last}, which "out.partial" answers`, "--resume");
     const rows = PROMPTS.with(2, { tokens: [9] });
@@ -117,7 +109,7 @@ Deno.test("rows are only taken up by the same command over the same input", () =
     const row = 'input row 2 differs from the one that "out.partial" answers';
     await refused(3, row, "--resume");
     await Deno.writeTextFile(`${cwd}/in.jsonl`, jsonLines(...PROMPTS));
-    assertEquals((await runParscale([...out, "--resume", "--threads", "1"], { cwd })).code, 0);
-    assertEquals((await runParscale([...out, "--overwrite"], { cwd })).code, 0);
+    assertEquals((await runParscale(`${out} --resume --threads 1`, { cwd })).code, 0);
+    assertEquals((await runParscale(`${out} --overwrite`, { cwd })).code, 0);
     assertEquals(names(cwd), ["in.jsonl", "out", "rows.jsonl"]);
   }));

@@ -1,12 +1,12 @@
 /** `--shard` of `generate`, `score` and `eval`: parts put together are the single run, bit for bit. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { runParscale, type RunResult } from "../cli/run.ts";
+import { assert, assertEquals } from "@std/assert";
+import { runParscale, type RunResult, wordsOf } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
-import { jsonLines } from "../cli/models.ts";
+import { assertFailed, assertRefused, jsonLines } from "../cli/models.ts";
 import { comparable, EVAL, sortedLines } from "../cli/eval_testing.ts";
 
 const MODEL = new URL("../../fixtures/models/qwen2-p2-tied-f32", import.meta.url).pathname;
-const ENGINE = ["--model", MODEL, "--threads", "1", "-q"];
+const ENGINE = `--model ${MODEL} --threads 1 -q`;
 
 /** Rows of unequal length. */
 const ROWS = jsonLines(
@@ -29,16 +29,15 @@ function done({ code, stderr }: RunResult): void {
 }
 
 const COMMANDS = {
-  score: ["score", "rows.jsonl", ...ENGINE, "--batch", "2"],
-  generate: ["generate", "rows.jsonl", ...ENGINE, "--max-tokens", "5", "--temperature", "1"]
-    .concat("--seed", "3"),
+  score: `score rows.jsonl ${ENGINE} --batch 2`,
+  generate: `generate rows.jsonl ${ENGINE} --max-tokens 5 --temperature 1 --seed 3`,
 };
 
-for (const [name, args] of Object.entries(COMMANDS)) {
+for (const [name, line] of Object.entries(COMMANDS)) {
   Deno.test(`${name}: parts of ranks and of an array merge into the single run, bit for bit`, () =>
     withScratch(async (cwd) => {
       await Deno.writeTextFile(`${cwd}/rows.jsonl`, ROWS);
-      done(await runParscale([...args, "--jsonl", "-o", "single.jsonl"], { cwd }));
+      done(await runParscale(`${line} --jsonl -o single.jsonl`, { cwd }));
       const single = await Deno.readTextFile(`${cwd}/single.jsonl`);
       assertEquals(single.split("\n").length, 12);
       for (const count of [2, 3]) {
@@ -47,14 +46,14 @@ for (const [name, args] of Object.entries(COMMANDS)) {
           const env = count === 2
             ? TASK(part, count)
             : { PMI_RANK: `${part - 1}`, PMI_SIZE: `${count}` };
-          const out = ["--shard", "auto", "--json", "-o", `of${count}.json`];
-          done(await runParscale([...args, ...out], { cwd, env }));
+          const out = `--shard auto --json -o of${count}.json`;
+          done(await runParscale(`${line} ${out}`, { cwd, env }));
           paths.unshift(`of${count}-${part}.json`);
         }
-        const merged = await runParscale(["merge", ...paths, "--jsonl"], { cwd });
+        const merged = await runParscale(`merge ${paths.join(" ")} --jsonl`, { cwd });
         done(merged);
         assertEquals(merged.stdout, single);
-        const document = await runParscale(["merge", ...paths, "--json"], { cwd });
+        const document = await runParscale(`merge ${paths.join(" ")} --json`, { cwd });
         const { command, config, schema } = JSON.parse(document.stdout);
         assertEquals([command, config.shard, schema], [name, null, `parscale.${name}/1`]);
       }
@@ -65,12 +64,12 @@ Deno.test("merge refuses parts that are missing, double or of other runs", () =>
   withScratch(async (cwd) => {
     await Deno.writeTextFile(`${cwd}/rows.jsonl`, ROWS);
     for (const shard of ["1/3", "2/3", "3/3"]) {
-      const out = ["--shard", shard, "--json", "-o", `p${shard[0]}.json`];
-      done(await runParscale([...COMMANDS.score, ...out], { cwd }));
+      const out = `--shard ${shard} --json -o p${shard[0]}.json`;
+      done(await runParscale(`${COMMANDS.score} ${out}`, { cwd }));
     }
-    const other = ["--shard", "2/3", "--batch", "1", "--json", "-o", "other.json"];
-    done(await runParscale([...COMMANDS.score, ...other], { cwd }));
-    done(await runParscale([...COMMANDS.score, "--json", "-o", "whole.json"], { cwd }));
+    const other = `${COMMANDS.score} --shard 2/3 --batch 1 --json -o other.json`;
+    done(await runParscale(other, { cwd }));
+    done(await runParscale(`${COMMANDS.score} --json -o whole.json`, { cwd }));
     const short = JSON.parse(await Deno.readTextFile(`${cwd}/p1.json`));
     short.results.pop();
     await Deno.writeTextFile(`${cwd}/short.json`, JSON.stringify(short));
@@ -82,42 +81,37 @@ Deno.test("merge refuses parts that are missing, double or of other runs", () =>
       ["whole.json", '"whole.json" is not a part', ""],
     ];
     for (const [files, message, hint] of refusals) {
-      const { code, stdout, stderr } = await runParscale(["merge", ...files!.split(" ")], { cwd });
-      assertEquals([code, stdout], [3, ""], files);
-      assertStringIncludes(stderr, message!);
-      assertStringIncludes(stderr, hint!);
+      assertFailed(await runParscale(`merge ${files}`, { cwd }), 3, message!, hint!);
     }
-    assertEquals((await runParscale(["merge"], { cwd })).code, 2);
+    assertEquals((await runParscale("merge", { cwd })).code, 2);
   }));
 
 Deno.test("--shard auto needs a launcher, an output and a file", () =>
   withScratch(async (cwd) => {
     await Deno.writeTextFile(`${cwd}/rows.jsonl`, ROWS);
-    const auto = [...COMMANDS.score, "--shard", "auto"];
-    const out = ["--json", "-o", "x.json"];
+    const auto = `${COMMANDS.score} --shard auto`, out = "--json -o x.json";
     const cases = [
-      [[...auto, ...out], {}, "`--shard auto` needs a job array or a launcher"],
+      [`${auto} ${out}`, {}, "`--shard auto` needs a job array or a launcher"],
       [auto, TASK(1, 2), "`--shard auto` needs `--out`"],
-      [["score", ...auto.slice(2), ...out], TASK(1, 2), "`--shard` needs FILE"],
+      [`${auto.replace(" rows.jsonl", "")} ${out}`, TASK(1, 2), "`--shard` needs FILE"],
     ] as const;
-    for (const [args, env, message] of cases) {
-      const { code, stderr } = await runParscale(args, { cwd, env, stdin: "" });
-      assertEquals(code, 2, stderr);
-      assertStringIncludes(stderr, message);
+    for (const [line, env, message] of cases) {
+      assertFailed(await runParscale(line, { cwd, env, stdin: "" }), 2, message);
     }
   }));
 
 Deno.test("eval: folders of --shard auto merge into the single run", () =>
   withScratch(async (cwd) => {
-    const args = [...EVAL, "--tasks", "gsm8k", "--limit", "5", "--max-tokens", "16", "-q"];
-    const run = (more: string[], env = {}) => runParscale([...args, ...more], { cwd, env });
-    assertEquals((await run(["--out", "single"])).code, 0);
+    const line = [...EVAL, ...wordsOf("--tasks gsm8k --limit 5 --max-tokens 16 -q --out")];
+    const run = (out: string, env = {}) => runParscale([...line, ...wordsOf(out)], { cwd, env });
+    assertEquals((await run("single")).code, 0);
     for (const part of [2, 1]) {
-      assertEquals((await run(["--shard", "auto", "--out", "part"], TASK(part, 2))).code, 0);
+      assertEquals((await run("part --shard auto", TASK(part, 2))).code, 0);
     }
     assert(!(await Deno.stat(`${cwd}/part`).catch(() => undefined)));
-    const merge = ["eval", "merge", "part-1", "part-2", "--out", "all"];
-    assertEquals((await runParscale(merge, { cwd })).code, 0);
+    const incomplete = await runParscale("eval merge part-2 --out all", { cwd });
+    assertRefused(incomplete, 3, "the shards are incomplete: found 2/2, expected 1/2 to 2/2");
+    assertEquals((await runParscale("eval merge part-1 part-2 --out all", { cwd })).code, 0);
     assertEquals(comparable(`${cwd}/all`), comparable(`${cwd}/single`));
     const samples = ["all", "single"].map((name) => sortedLines(`${cwd}/${name}/samples.jsonl`));
     assertEquals(samples[0], samples[1]);

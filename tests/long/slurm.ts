@@ -1,19 +1,11 @@
 /** A Slurm cluster of one machine in a temporary folder, for tests that run as root. */
-import { environment } from "../cli/run.ts";
+import { environment, isInstalled } from "../cli/run.ts";
 import { HANG_MS } from "../hang.ts";
 
 const PROGRAMS = ["slurmctld", "slurmd", "srun", "sbatch", "scancel", "squeue", "munged"];
 
 /** Processors that the one machine pretends to have. */
 const CPUS = 4;
-
-function isInstalled(program: string): boolean {
-  try {
-    return new Deno.Command("which", { args: [program], stdout: "null" }).outputSync().success;
-  } catch {
-    return false;
-  }
-}
 
 /** Why there can be no cluster here; undefined where there can. */
 export function whyNoSlurm(): string | undefined {

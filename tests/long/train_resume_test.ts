@@ -111,23 +111,6 @@ Deno.test("Ctrl-C, SIGTERM and SIGHUP save, and say how to continue", () =>
     await assertSameResult(place, "run", "whole");
   }));
 
-Deno.test("a reader that leaves ends the run quietly, and it can be resumed", () =>
-  withWorkplace(async (place) => {
-    const line = "--model p2 --data texts.jsonl --seq-len 24 --batch 2 --steps 60 --save-every 9";
-    const child = place.start(`${line} --jsonl -q --out run`);
-    const stderr = new Response(child.stderr).text();
-    const reader = child.stdout.getReader();
-    await reader.read();
-    await reader.cancel();
-    assertEquals([(await child.status).code, await stderr], [0, ""]);
-    assert(place.metrics("run").length < 60);
-    await Promise.all([
-      place.trained("--resume --out run"),
-      place.trained(`${line} --out whole`),
-    ]);
-    await assertSameResult(place, "run", "whole");
-  }));
-
 Deno.test("the batch that is overfitted is the same after a break", () =>
   withWorkplace(async (place) => {
     const line = `--model p2 ${ROWS} --micro-batch 2 --overfit-one-batch --steps 6 --save-every 3`;
@@ -136,19 +119,6 @@ Deno.test("the batch that is overfitted is the same after a break", () =>
     place.write("run/last", "checkpoint-000003\n");
     await place.trained("--resume --out run");
     await assertSameResult(place, "run", "whole");
-  }));
-
-Deno.test("a finished run has nothing left to do, a run never begun cannot continue", () =>
-  withWorkplace(async (place) => {
-    await place.trained(`--model p2 ${ROWS} --steps 2 --out run`);
-    const before = await Deno.readFile(`${place.last("run")}/training_state.safetensors`);
-    const again = await place.train("--resume --out run --json");
-    assertEquals([again.code, again.stderr], [0, "nothing to do: all 2 steps are done\n"]);
-    assertEquals(JSON.parse(again.stdout).results.steps, 2);
-    assertEquals(await Deno.readFile(`${place.last("run")}/training_state.safetensors`), before);
-    assertEquals(place.metrics("run").length, 2);
-    const none = '"none" holds no training run: it has no config.json';
-    assertRefused(await place.train("--resume --out none"), 3, none);
   }));
 
 Deno.test("--keep never removes the newest checkpoint, nor later ones that were left behind", () =>

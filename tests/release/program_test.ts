@@ -20,16 +20,16 @@ import { compiledProgram, execute, readOnly, realBase, runSuite } from "./releas
 const SELECTION: Readonly<Record<string, readonly string[]>> = {
   "cli/convert_test.ts": ["a conversion reports", "--aggregation linear"],
   "cli/cost_test.ts": ["models: a folder", "hardware: flags count", "the figure", "--measured"],
-  "cli/doctor_test.ts": ["a healthy machine", "the pipeline of the contract", "--traits"],
+  "cli/doctor_test.ts": ["a healthy machine", "--traits"],
   "long/eval_code_test.ts": ["a greedy answer"],
   "cli/generate_test.ts": [
     "greedy rows",
     "table, json, csv",
-    "--quantize q8",
     "beams: golden",
     "--json-schema",
     "messages and --chat",
   ],
+  "cli/quantize_test.ts": ["a quantized folder generates"],
   "cli/hub_test.ts": ["a download fills", "a transfer that breaks off", "two processes share"],
   "cli/train_data_test.ts": ["text is the same", "a plain text file", "stdin holds"],
 };

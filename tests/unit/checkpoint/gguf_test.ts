@@ -326,6 +326,8 @@ Deno.test("what is not supported is refused by name", () =>
     }
     await Deno.writeFile(path, bytes.subarray(0, 10));
     assertStringIncludes(await refusal(path), "only 10 bytes");
+    await Deno.writeFile(path, bytes.subarray(0, bytes.length - 32));
+    assertStringIncludes(await refusal(path), 'model.gguf" is truncated: ');
   }));
 
 Deno.test("an alignment other than 32, and version 2, are read", () =>
