@@ -2,12 +2,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { parse } from "../../../cli/framework/parse.ts";
 import { editDistance, nearest, suggestionHint } from "../../../cli/framework/suggest.ts";
-import {
-  camelCase,
-  environmentName,
-  type FlagTable,
-  type Values,
-} from "../../../cli/framework/table.ts";
+import { camelCase, environmentName, type FlagTable } from "../../../cli/framework/table.ts";
 import { commonFlags } from "../../../cli/framework/common.ts";
 
 const words = { summary: "S", details: "D." };
@@ -35,21 +30,6 @@ function given(...args: string[]): Record<string, readonly string[]> {
 function problems(...args: string[]): string[] {
   return parse(args, table).problems.map(({ message }) => message);
 }
-
-Deno.test("a table infers the values of its command", () => {
-  const values: Values<typeof table> = {} as Values<typeof table>;
-  const maxTokens: number = values.maxTokens;
-  const prompt: string | undefined = values.prompt;
-  const model: string = values.model;
-  const streams: readonly number[] = values.streams;
-  const schedule: "cosine" | "constant" = values.schedule;
-  const pack: boolean = values.pack;
-  // @ts-expect-error a shorthand has no value of its own
-  values.json;
-  // @ts-expect-error it may be absent
-  const lr: number = values.lr;
-  assertEquals([maxTokens, prompt, model, streams, schedule, pack, lr].length, 7);
-});
 
 Deno.test("value after a space or an equals sign", () => {
   assertEquals(given("--model", "run"), { model: ["run"] });
