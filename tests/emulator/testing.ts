@@ -53,16 +53,11 @@ export class Bench {
     return this.kernel(head + text, /\w+/.exec(text)![0]);
   }
 
-  /** A launch with its arguments set. */
-  prepare(kernel: bigint, config: LaunchConfig, list: readonly Argument[]): Launch {
+  launch(kernel: bigint, config: LaunchConfig, list: readonly Argument[]): void {
     const types = list.map((each) => Array.isArray(each) ? each[0] as ArgumentType : "pointer");
     const launch = new Launch(kernel, "test", types, config);
     list.forEach((each, i) => launch.set(i, Array.isArray(each) ? each[1] : each as bigint ?? 0n));
-    return launch;
-  }
-
-  launch(kernel: bigint, config: LaunchConfig, list: readonly Argument[]): void {
-    this.driver.launch(this.prepare(kernel, config, list), this.stream);
+    this.driver.launch(launch, this.stream);
   }
 
   /** Device memory that was never written. */

@@ -82,8 +82,8 @@ async function stage(name: string, run: () => void | Promise<void>): Promise<voi
  * which find it where there is a Vulkan driver for it.
  */
 const SUITES = [
-  ...("ops/ops ops/gradients model/shared_first_layer model/loss model/model " +
-    "train/trainer cuda/device cuda/ptx cuda/attention cuda/linear cuda/nccl " +
+  ...("ops/ops ops/gradients model/loss model/model train/trainer " +
+    "cuda/device cuda/ptx cuda/attention cuda/linear cuda/nccl " +
     "generate/sample generate/asynchronous generate/beam_search").split(" "),
   ...(emulated ? [] : ["webgpu/webgpu"]),
 ];

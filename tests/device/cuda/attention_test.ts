@@ -6,18 +6,15 @@
  * of them is no row. Each case says which kernels it is about, and that they run is checked too.
  */
 import { assertEquals } from "@std/assert";
-import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
 import type { Program } from "../../../core/graph/program.ts";
 import { elementCount, type Shape } from "../../../core/graph/types.ts";
-import { buildLoss } from "../../../core/model/loss.ts";
 import { attention } from "../../../core/ops/attention.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
 import { entriesOf } from "../../unit/runtime/cuda/kernels.ts";
 import { assertAgrees, drawNarrow } from "./checks.ts";
 import { CUDA, testIf } from "../devices.ts";
-import { modelFolder } from "../goldens.ts";
 import { type InputShape, programOf } from "../programs.ts";
 
 /** Sizes of one attention; see core/ops/attention.ts for the letters. */
@@ -213,12 +210,3 @@ for (const each of TRAINING.filter(({ name }) => ["documents", "a cache"].includ
   const by = Object.keys(shapesOf(each));
   test(`f32: ${each.name}`, { each, elements: "f32", entries: PLAIN, by });
 }
-
-Deno.test("a golden model trains on tensor cores in bf16, and without them in f32", async () => {
-  const { config } = await openCheckpoint(modelFolder("qwen2-p2-tied-f32"));
-  const loss = buildLoss(config, { batch: 1, tokens: 16 });
-  const program = differentiate(loss, { of: "loss", by: [...loss.parameters.keys()] });
-  const onTensorCores = named("mma delta queries_mma slots_mma");
-  assertEquals(attentionOf(program, "bf16"), new Set(onTensorCores));
-  assertEquals(attentionOf(program, "f32"), new Set(PLAIN));
-});

@@ -64,15 +64,6 @@ for (const { name, device } of devices) {
   });
 }
 
-Deno.test("the goldens tell the settings of early stopping apart", () => {
-  const differs = (a: string, b: string) =>
-    GOLDEN.beam.some(({ outputs }: { outputs: Record<string, Output[]> }) =>
-      JSON.stringify(outputs[a]!.map(({ ids }) => ids)) !==
-        JSON.stringify(outputs[b]!.map(({ ids }) => ids))
-    );
-  assert(differs("false", "true") && differs("false", "never") && differs("true", "never"));
-});
-
 Deno.test("sampling draws from the penalized and filtered probabilities of transformers", async () => {
   const engine = await openGolden(MODEL, devices[0]!.device);
   for (const { prompt, probabilities, ...options } of GOLDEN.sampling) {

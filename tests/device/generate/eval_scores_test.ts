@@ -133,15 +133,3 @@ Deno.test("sets that are skipped change nothing for the others", async () => {
     assertEquals(some[i]!.map((s) => s.loglikelihood), all[i]!.map((s) => s.loglikelihood));
   }
 });
-
-Deno.test("prompts that begin alike generate what they generate apart", async () => {
-  const engine = await openGolden("qwen2-p2-tied-f32", new CpuDevice({ threads: 1 }));
-  const random = new RandomStream(8, "prompts");
-  const text = (length: number) => Array.from({ length }, () => random.integer(500));
-  const shots = text(270);
-  const prompts = [[...shots, ...text(5)], [...shots, ...text(60)], shots, shots, text(9)];
-  const run = (list: number[][]) =>
-    tokensOf(engine, list.map((tokens) => request(tokens, { maxTokens: 12 })), 4);
-  const together = await run(prompts);
-  for (const [i, prompt] of prompts.entries()) assertEquals(await run([prompt]), [together[i]!]);
-});

@@ -2,42 +2,16 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { NumericalError } from "../../../core/base/errors.ts";
 import { generate, type GenerationEvent } from "../../../core/generate/generate.ts";
-import { GREEDY, type SamplingOptions } from "../../../core/base/sampling.ts";
-import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { type Generated, generated, largest, logitsOf, prompt, request } from "../engines.ts";
 import { openGolden, readExpected } from "../goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";
-const SAMPLING: SamplingOptions = { temperature: 1.5, topK: 40, topP: 0.95, minP: 0.01 };
 
 const engine = await openGolden(MODEL, new CpuDevice({ threads: 1 }));
 
 const collect = (requests: Parameters<typeof generated>[1], batch: number) =>
   generated(engine, requests, batch);
-
-Deno.test("greedy and sampled results do not depend on batch size, order or neighbours", async () => {
-  const requests = () =>
-    Array.from({ length: 9 }, (_, i) =>
-      request(prompt(i), {
-        maxTokens: 3 + i * 7 % 13,
-        sampling: i % 2 === 0 ? GREEDY : SAMPLING,
-        random: new RandomStream(5, i),
-      }));
-  const alone = await collect(requests(), 1);
-  assertEquals(alone.map(({ tokens }) => tokens.length), requests().map((r) => r.maxTokens));
-  for (const batch of [2, 3, 8, 16]) assertEquals(await collect(requests(), batch), alone);
-  assertEquals((await collect(requests().reverse(), 4)).reverse(), alone);
-});
-
-Deno.test("equal seeds give equal samples, other seeds others", async () => {
-  const sampled = async (seed: number) =>
-    (await collect([
-      request(prompt(1), { sampling: SAMPLING, random: new RandomStream(seed), maxTokens: 20 }),
-    ], 1))[0]!.tokens;
-  assertEquals(await sampled(1), await sampled(1));
-  assert((await sampled(1)).join() !== (await sampled(2)).join());
-});
 
 Deno.test("no requests give no events", async () => {
   assertEquals(await collect([], 4), []);

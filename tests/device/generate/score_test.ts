@@ -6,7 +6,7 @@ import { Engine } from "../../../core/generate/engine.ts";
 import { scoreBatch, type ScoreRequest } from "../../../core/generate/score.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { largest, logitsOf, prompt } from "../engines.ts";
-import { GOLDEN_NAMES, maxDifference, modelFolder, openGolden, withNaN } from "../goldens.ts";
+import { maxDifference, modelFolder, openGolden, withNaN } from "../goldens.ts";
 
 const CLOSE = 1e-5;
 
@@ -71,25 +71,6 @@ Deno.test("is_greedy says whether greedy decoding gives these tokens", async () 
     { tokens: other, from: 8 },
   ]);
   assertEquals(scores.slice(0, 2).map(({ isGreedy }) => isGreedy), [true, false]);
-});
-
-Deno.test("weights: a row of P shares per token that sum to 1; all ones with one stream", async () => {
-  for (const name of GOLDEN_NAMES) {
-    const engine = await openGolden(name, new CpuDevice({ threads: 1 }));
-    const [{ weights } = { weights: undefined }] = await scoreBatch(
-      engine,
-      [{ tokens: text(40), from: 39 }],
-      { weights: true },
-    );
-    assertEquals(weights!.length, 40);
-    for (const row of weights!) {
-      assertEquals(row.length, engine.config.streams);
-      assert(Math.abs(row.reduce((sum, share) => sum + share, 0) - 1) < 1e-6);
-      assert(row.every((share) => share > 0 && share <= 1));
-    }
-    if (engine.config.streams === 1) assertEquals(weights!.every(([share]) => share === 1), true);
-    engine.device.close();
-  }
 });
 
 Deno.test("a single token has nothing to score, and the weights of one token", async () => {

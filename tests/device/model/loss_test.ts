@@ -8,7 +8,6 @@ import { buildLoss } from "../../../core/model/loss.ts";
 import { parameterSpecs } from "../../../core/model/parameters.ts";
 import type { Device, Weights } from "../../../core/runtime/device.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
-import { planMemory } from "../../../core/graph/memory_plan.ts";
 import { prepare } from "../../../core/graph/rewrite.ts";
 import { devices, reference } from "../devices.ts";
 import { runOn } from "../programs.ts";
@@ -114,17 +113,6 @@ for (const { name: deviceName, device } of devices) {
     results[0]!.forEach((kept, i) => assertEquals(results[1]![i], kept, by[i]));
   });
 }
-
-Deno.test("recomputed activations take less memory", () => {
-  const deep = { ...config, numHiddenLayers: 8 };
-  const loss = buildLoss(deep, { batch: 2, tokens: 64 });
-  const [kept, recomputed] = [false, true].map((recompute) => {
-    const options = { of: "loss", by: names(deep, "full"), recompute };
-    const program = prepare(differentiate(loss, options), (op) => !op.decompose);
-    return planMemory(program).sections.temporaries;
-  });
-  assert(recomputed! < kept! * 0.5, `${recomputed} of ${kept}`);
-});
 
 for (const { name: deviceName, device } of devices) {
   Deno.test(`${deviceName}: documents of a packed row do not see each other`, async () => {

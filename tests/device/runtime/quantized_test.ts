@@ -1,8 +1,6 @@
 /** Quantized checkpoints on the cpu device give what `--quantize` gives at run time. */
 import { assert, assertEquals } from "@std/assert";
-import { convert } from "../../../core/checkpoint/convert.ts";
 import { type Checkpoint, openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
-import { planConversion } from "../../../core/checkpoint/plan_conversion.ts";
 import {
   planQuantization,
   quantizeCheckpoint,
@@ -11,7 +9,7 @@ import { Engine } from "../../../core/generate/engine.ts";
 import type { QuantizedFormat } from "../../../core/base/quantize.ts";
 import { prepare } from "../../../core/graph/rewrite.ts";
 import { buildForward } from "../../../core/model/forward.ts";
-import { linearSpecs, parameterSpecs } from "../../../core/model/parameters.ts";
+import { linearSpecs } from "../../../core/model/parameters.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { lower, lowers } from "../../../core/runtime/onnxruntime/lowering/lower.ts";
 import { CPU_TARGET } from "../../../core/runtime/onnxruntime/lowering/rules.ts";
@@ -19,7 +17,7 @@ import { WeightContents } from "../../../core/runtime/onnxruntime/session/weight
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { withScratch } from "../../scratch.ts";
 import { testIf } from "../devices.ts";
-import { largest, logitsOf } from "../engines.ts";
+import { largest } from "../engines.ts";
 import { GOLDEN_NAMES, modelFolder } from "../goldens.ts";
 import { LINKS, linkSync } from "../../links.ts";
 
@@ -30,20 +28,11 @@ async function quantize(model: string, out: string, format: QuantizedFormat): Pr
   await quantizeCheckpoint(await planQuantization({ model, out, format }));
 }
 
-/** The engine of a checkpoint; tensors of an adapter are bound, as commands do. */
-function engineOf(checkpoint: Checkpoint, device: CpuDevice): Engine {
-  const { config, adapter: hasAdapter } = checkpoint;
-  const introduced = hasAdapter ? parameterSpecs(config).filter((spec) => spec.introduced) : [];
-  const adapter = new Map(introduced.map(({ name }) => [name, checkpoint.tensors.get(name)!]));
-  const weights = new Map([...weightsOf(checkpoint)].filter(([name]) => !adapter.has(name)));
-  return new Engine(device, config, weights, { adapter });
-}
-
 /** Logits of a prompt, and of greedy tokens after it. */
 async function outputs(checkpoint: Checkpoint, matrices: QuantizedFormat): Promise<number[]> {
   const device = new CpuDevice({ threads: 1, matrices });
   try {
-    const engine = engineOf(checkpoint, device);
+    const engine = new Engine(device, checkpoint.config, weightsOf(checkpoint));
     const cache = engine.createCache(1, 16);
     const all: number[] = [];
     let ids = [3, 100, 7, 250, 11];
@@ -62,35 +51,24 @@ async function outputs(checkpoint: Checkpoint, matrices: QuantizedFormat): Promi
   }
 }
 
-/** Compares a quantized folder with quantizing at run time, both under an adapter if there is one. */
-async function assertEqualLogits(folder: string, model: string, over: { adapter?: string } = {}) {
-  const checkpoint = await openCheckpoint(model, over);
+/** Compares a quantized folder with quantizing at run time. */
+async function assertEqualLogits(folder: string, model: string) {
+  const checkpoint = await openCheckpoint(model);
   for (const format of FORMATS) {
     const out = `${folder}/${format.kind}`;
     await quantize(model, out, format);
     const expected = await outputs(checkpoint, format);
-    const opened = await openCheckpoint(out, { ...over, quantized: true });
+    const opened = await openCheckpoint(out, { quantized: true });
     assertEquals(await outputs(opened, format), expected, format.kind);
     assertEquals(opened.config.streams, checkpoint.config.streams);
   }
 }
 
-const PLAIN = "qwen2-p1-tied-f32";
+const MODELS = ["qwen2-p1-tied-f32", "qwen2-p1-untied-bf16", "qwen2-p2-tied-f32"];
 
-for (const name of [PLAIN, "qwen2-p1-untied-bf16", "qwen2-p2-tied-f32", "qwen2-p4-untied-f32"]) {
+for (const name of [...MODELS, "qwen2-p4-untied-f32"]) {
   Deno.test(`${name}: a quantized folder gives the logits of quantizing at run time`, () =>
     withScratch((folder) => assertEqualLogits(folder, modelFolder(name))));
-}
-
-for (const streams of [2, 4]) {
-  Deno.test(`an adapter of ${streams} streams over a quantized backbone gives equal logits`, () =>
-    withScratch(async (folder) => {
-      const [model, adapter] = [modelFolder(PLAIN), `${folder}/adapter`];
-      const plan = { model, out: adapter, streams, introducedOnly: true };
-      await convert(await planConversion(plan));
-      await assertEqualLogits(folder, model, { adapter });
-      assertEquals((await openCheckpoint(model, { adapter })).config.streams, streams);
-    }));
 }
 
 Deno.test("linearSpecs names the matrices that are lowered to codes", async () => {
@@ -169,23 +147,6 @@ Deno.test("parts of a quantized matrix for other devices: codes, scales in f32 a
       assert(values.every((value, i) => Math.abs(value - exact[i]!) <= largest / 8), parameter);
     }
   }));
-
-Deno.test("full-precision weights in files are cast as exactly as in memory", async () => {
-  const { config, tensors } = await openCheckpoint(modelFolder("qwen2-p2-untied-bf16"));
-  const inMemory = new Map(
-    [...tensors].map(([name, { dtype, shape, path, offset, byteLength }]) => {
-      const bytes = Deno.readFileSync(path).slice(offset, offset + byteLength);
-      return [name, { dtype, shape, data: new Uint16Array(bytes.buffer) }];
-    }),
-  );
-  const results: number[][] = [];
-  for (const weights of [tensors, inMemory]) {
-    const device = new CpuDevice({ threads: 1 });
-    results.push(Array.from(await logitsOf(new Engine(device, config, weights), [[1, 2, 3]])));
-    device.close();
-  }
-  assertEquals(results[0], results[1]);
-});
 
 Deno.test("a device closed while a session is made frees it, and says so", async () => {
   const { config, tensors } = await openCheckpoint(modelFolder("qwen2-p1-untied-bf16"));

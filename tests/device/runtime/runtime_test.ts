@@ -1,7 +1,6 @@
 /** The cpu device as a guest: what it leaves behind, whom it blocks, how often it loads a model. */
 import { assert, assertEquals } from "@std/assert";
 import { elementCount, type Shape } from "../../../core/graph/types.ts";
-import { attention } from "../../../core/ops/attention.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { withScratch } from "../../scratch.ts";
@@ -9,7 +8,7 @@ import { CHILD_RUN, runChild } from "./child.ts";
 import { testIf } from "../devices.ts";
 import { logitsOf, pass } from "../engines.ts";
 import { GOLDEN_NAMES, maxDifference, openGolden } from "../goldens.ts";
-import { f32, programOf, runOn } from "../programs.ts";
+import { programOf, runOn } from "../programs.ts";
 import { PLATFORM } from "../../../core/base/platform/mod.ts";
 
 function normal(shape: Shape, stream: number): Float32Array {
@@ -144,45 +143,4 @@ Deno.test("weights loaded ahead of the first step are those of every step", asyn
   assertEquals(ahead, await logitsOf(fresh, [[1, 2, 3, 4]]));
   device.close();
   other.close();
-});
-
-Deno.test("a cache updated where it lies equals one copied into a new tensor", async () => {
-  const device = new CpuDevice();
-  const [B, P, K, H, S, T, D, M] = [2, 3, 2, 4, 9, 2, 4, 5];
-  const R = P * B;
-  const type = f32(R, K, S, D);
-  const shapes = {
-    ...{ q: [R, T, H, D], fresh: [R, K, T, D], prefix: [P, K, M, D] },
-    ...{ last: { i32: [B, T] }, start: { i32: [R] } },
-  };
-  const build = (inPlace: boolean) =>
-    programOf("cache", shapes, ({ q, fresh, prefix, last, start }, g) => {
-      const cache = inPlace ? g.state("cache", type) : g.input("cache", type);
-      const next = cache.writeSlots(fresh, start);
-      if (inPlace) g.update("cache", next);
-      else g.output("next", next);
-      const behind = { keys: prefix, values: prefix };
-      return attention({ q, keys: next, values: next, visible: { last }, prefix: behind });
-    });
-  const data = {
-    ...{ cache: normal(type.shape, 9), q: normal(shapes.q, 0), fresh: normal(shapes.fresh, 1) },
-    ...{ prefix: normal(shapes.prefix, 2), last: [4, 5, 6, 7], start: [4, 6, 4, 6, 4, 6] },
-  };
-  const inPlace = await runOn(device, build(true), data);
-  const copied = await runOn(device, build(false), data);
-  assertEquals(inPlace.get("result"), copied.get("result"));
-  assertEquals(inPlace.get("cache"), copied.get("next"));
-  assertEquals(copied.get("cache"), data.cache, "an input stays as it was");
-});
-
-Deno.test("equal runs give equal bits, with one thread and with two", async () => {
-  for (const threads of [1, 2]) {
-    const device = new CpuDevice({ threads });
-    const engine = await openGolden("qwen2-p4-untied-f32", device);
-    const rows = [0, 1].map((b) => Array.from({ length: 40 }, (_, t) => (t * 13 + b) % 500));
-    const run = () => logitsOf(engine, rows);
-    const first = await run();
-    for (let i = 0; i < 5; i++) assertEquals(await run(), first, `${threads} threads`);
-    device.close();
-  }
 });

@@ -13,9 +13,8 @@ import { dequantize, quantize } from "../../../core/base/quantize.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { withScratch } from "../../scratch.ts";
 import { logitsOf } from "../engines.ts";
-import { distance, maxDifference, modelFolder, openGolden } from "../goldens.ts";
+import { distance, maxDifference, modelFolder } from "../goldens.ts";
 import { f32, programOf, runOn } from "../programs.ts";
-import { linkSync } from "../../links.ts";
 
 type Stored = "f32" | "bf16" | "f16";
 
@@ -65,7 +64,7 @@ function expectedTiny(weights: Weights): Float32Array {
 }
 
 for (const dtype of ["f32", "bf16", "f16"] as const) {
-  Deno.test(`${dtype} weights from arrays, files, odd offsets and links`, () =>
+  Deno.test(`${dtype} weights from arrays, files and odd offsets`, () =>
     withScratch(async (folder) => {
       const host = hostWeights(dtype);
       const expected = expectedTiny(host);
@@ -87,23 +86,6 @@ for (const dtype of ["f32", "bf16", "f16"] as const) {
       }
     }));
 }
-
-Deno.test("a checkpoint of links, as the hub's cache lays it out, gives the same logits", () =>
-  withScratch(async (folder) => {
-    const source = modelFolder("qwen2-p2-untied-bf16");
-    await Deno.mkdir(`${folder}/blobs`);
-    await Deno.mkdir(`${folder}/snapshots/main`, { recursive: true });
-    for (const { name } of Deno.readDirSync(source)) {
-      await Deno.copyFile(`${source}/${name}`, `${folder}/blobs/${name}.blob`);
-      linkSync(`../../blobs/${name}.blob`, `${folder}/snapshots/main/${name}`);
-    }
-    const device = new CpuDevice({ threads: 1 });
-    const linked = await openCheckpoint(`${folder}/snapshots/main`);
-    const plain = await openGolden("qwen2-p2-untied-bf16", device);
-    const engine = new Engine(device, linked.config, linked.tensors);
-    assertEquals(await logitsOf(engine, TEXT), await logitsOf(plain, TEXT));
-    device.close();
-  }));
 
 /** A text of 24 tokens. */
 const TEXT = [Array.from({ length: 24 }, (_, i) => i * 19 % 480)];

@@ -109,12 +109,6 @@ function assertClose(found: Result, expected: Result): void {
 for (const mode of ["full", "peft"] as const) {
   const solo = await trainAs(ALONE, { mode });
 
-  Deno.test(`one process clips, has uneven masks and a short last step: ${mode}`, () => {
-    assert(solo.reports.some(({ clipScale }) => clipScale < 0.9));
-    assertEquals(solo.reports.length, 4);
-    assert(solo.reports[3]!.tokens - solo.reports[2]!.tokens < solo.reports[0]!.tokens / 3);
-  });
-
   const runs = mode === "full"
     ? [[2, false], [2, true], [3, true], [4, true]] as const
     : [[2, false], [4, true]] as const;

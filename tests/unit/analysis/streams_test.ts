@@ -48,16 +48,6 @@ Deno.test("runs end with their text; a stream that always wins is no sign of loc
   assertEquals([two!.meanRunLength, two!.chanceRunLength, two!.locality], [2, 2, 1]);
 });
 
-Deno.test("independent winners have locality 1, and runs of three have their length", () => {
-  const random = new RandomStream(1, 7);
-  const drawn = Array.from({ length: 20_000 }, () => "ABCD"[random.integer(4)]!);
-  const independent = describeStreams([wonBy(drawn.join(""), 4)]);
-  assertAlmostEquals(independent.locality, 1, 0.02);
-  assertAlmostEquals(independent.chanceRunLength, 4 / 3, 0.01);
-  const repeated = drawn.slice(0, 3000).map((letter) => letter.repeat(3)).join("");
-  assertAlmostEquals(describeStreams([wonBy(repeated, 4)]).locality, 3, 0.1);
-});
-
 Deno.test("diversity survives probabilities that hardly vary", () => {
   const rows = [1, 2, 4, 7].map((x) => [0.5 + 1e-9 * x, 0.5 + 2e-9 * x].map(Math.log));
   const { rho, meanResiduals } = diversityOf([{ streams: rows, model: [] }])!;
@@ -80,25 +70,15 @@ Deno.test("agreement: overlap of shares, and winners of tokens that stand in two
 
 Deno.test("agreement counts every pair of occurrences in different texts once", () => {
   const texts = [wonBy("AAB", 2, [5, 5, 5]), wonBy("AB", 2, [5, 5]), wonBy("B", 2, [5])];
-  let pairs = 0, same = 0;
-  texts.forEach((a, i) =>
-    texts.slice(i + 1).forEach((b) =>
-      a.weights.forEach((x) =>
-        b.weights.forEach((y) => {
-          pairs++;
-          same += Number(winnerOf(x) === winnerOf(y));
-        })
-      )
-    )
-  );
   const result = agreementOf(texts)!;
-  assertEquals([result.tokenPairs, result.sameToken], [pairs, same / pairs]);
+  // Winners are equal in 3 of 6 pairs of the first two texts, then in 1 of 3 and 1 of 2.
+  assertEquals([result.tokenPairs, result.sameToken], [11, 5 / 11]);
   // Shares of A are 2/3, 1/2 and 0.
   const overlaps = [1 / 2 + 1 / 3, 1 / 3, 1 / 2];
   assertAlmostEquals(result.shareOverlap, overlaps.reduce((a, b) => a + b) / 3, 1e-12);
 });
 
-Deno.test("diversity of equal, opposite and independent streams", () => {
+Deno.test("diversity of equal and of opposite streams", () => {
   const probabilities = [0.1, 0.4, 0.3, 0.8];
   const predictions = (rows: number[][]) => [{
     streams: rows.map((row) => row.map(Math.log)),
@@ -115,12 +95,6 @@ Deno.test("diversity of equal, opposite and independent streams", () => {
   const opposite = diversityOf(predictions(probabilities.map((p) => [p, 1 - p])))!;
   assertAlmostEquals(opposite.rho!, -1, 1e-12);
   assertAlmostEquals(opposite.meanMixtureLoss, Math.LN2, 1e-12);
-  const random = new RandomStream(3, 1);
-  const draw = () => 0.05 + 0.9 * random.integer(1000) / 1000;
-  const rows = Array.from({ length: 8000 }, () => [draw(), draw(), draw()]);
-  const free = diversityOf(predictions(rows))!;
-  assert(Math.abs(free.rho!) < 0.02 && free.rhoStandardError! < 0.02);
-  assert(free.meanMixtureLoss < Math.min(...free.streamLosses));
 });
 
 Deno.test("diversity of known correlation: a common part of half the variance gives 0.5", () => {

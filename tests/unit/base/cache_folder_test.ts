@@ -7,12 +7,6 @@ import { platformFor } from "../../../core/base/platform/mod.ts";
 const from = (env: Record<string, string>) =>
   cacheFolder((name) => env[name], platformFor("linux"));
 
-Deno.test("a folder that is named, else the system's, else that of the home", () => {
-  assertEquals(from({ PARSCALE_CACHE: "/p", HOME: "/h" }), "/p");
-  assertEquals(from({ XDG_CACHE_HOME: "/x", HOME: "/h" }), "/x/parscale");
-  assertEquals(from({ HOME: "/h" }), "/h/.cache/parscale");
-});
-
 Deno.test("without a home the folder is private, and one that is not is refused", {
   ignore: Deno.uid() === null,
 }, async () => {

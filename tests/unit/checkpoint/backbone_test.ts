@@ -76,10 +76,6 @@ Deno.test("an adapter knows its backbone; it is only compared on request", () =>
     const { header, data } = readRaw(`${other}/model.safetensors`);
     data[header["model.norm.weight"].data_offsets[0]]! ^= 1;
     writeRaw(`${other}/model.safetensors`, header, data);
-    const checkpoint = await openCheckpoint(other, { adapter });
-    const error = await userError(() => checkAdapterBackbone(checkpoint));
-    assertEquals(error.kind, "data");
-    assertStringIncludes(error.message, await backboneHash(checkpoint));
 
     const config = JSON.parse(Deno.readTextFileSync(`${adapter}/config.json`));
     const write = (value: unknown) =>

@@ -63,9 +63,7 @@ Deno.test("the config of a conversion is what the official code expects", () =>
     for (const file of ["configuration_qwen2_parscale.py", "modeling_qwen2_parscale.py"]) {
       Deno.writeTextFileSync(`${code}/${file}`, "# code");
     }
-    const report = await run(options);
-    assert(report.files.includes("modeling_qwen2_parscale.py"));
-    assertEquals(JSON.parse(Deno.readTextFileSync(`${folder}/o/config.json`)).auto_map, {
+    assertEquals((await planConversion(options)).configJson.auto_map, {
       AutoConfig: "configuration_qwen2_parscale.Qwen2ParScaleConfig",
       AutoModelForCausalLM: "modeling_qwen2_parscale.Qwen2ParScaleForCausalLM",
     });

@@ -29,46 +29,37 @@ const command = {
 const run = (line: string, env: Record<string, string> = {}) =>
   resolve(parse(line.split(" "), table), table, command, (name) => env[name]);
 
-async function refused(line: string): Promise<string[]> {
-  const error = await assertRejects(() => run(line), MisuseError) as MisuseError;
-  return error.problems.map(({ message }) => message);
+/** Lines, and what is said against them; nothing where they run. */
+const LINES: readonly (readonly [line: string, ...messages: string[]])[] = [
+  ["--resume x", "`--resume` needs `--folder`"],
+  ["--resume --folder f"],
+  ["--rows 4 x", "`--rows 4` needs `--mode train`"],
+  ["--rows 4 --mode train"],
+  ["--rows 8 --folder f"], // a flag at its default is not set
+  [
+    "--beams 4 --temperature 1 --folder f",
+    "`--beams 4` cannot be combined with `--temperature`",
+  ],
+  ["--beams 4 x", "`--beams 4` cannot be combined with FILE"],
+  ["--beams 1 --temperature 1 --folder f"],
+  ["--temperature 1", "`try` needs `--folder`, `--mode train` or FILE"],
+  ["x"],
+];
+
+for (const [line, ...messages] of LINES) {
+  Deno.test(`${line}: ${messages.join(", ") || "runs"}`, async () => {
+    if (messages.length === 0) return void await run(line);
+    const error = await assertRejects(() => run(line), MisuseError) as MisuseError;
+    assertEquals(error.problems.map(({ message }) => message), messages);
+  });
 }
 
-Deno.test("a flag that requires another is refused alone", async () => {
-  assertEquals(await refused("--resume x"), ["`--resume` needs `--folder`"]);
-  assertEquals(await refused("--rows 4 x"), ["`--rows 4` needs `--mode train`"]);
-  await run("--resume --folder f");
-  await run("--rows 4 --mode train");
-});
-
-Deno.test("flags and arguments that exclude each other are refused together", async () => {
-  assertEquals(await refused("--beams 4 --temperature 1 --folder f"), [
-    "`--beams 4` cannot be combined with `--temperature`",
-  ]);
-  assertEquals(await refused("--beams 4 x"), ["`--beams 4` cannot be combined with FILE"]);
-});
-
-Deno.test("a flag at its default is not set", async () => {
-  await run("--beams 1 --temperature 1 --folder f");
-  await run("--rows 8 --folder f");
-});
-
-Deno.test("one of several flags or arguments must be given", async () => {
-  assertEquals(await refused("--temperature 1"), [
-    "`try` needs `--folder`, `--mode train` or FILE",
-  ]);
-  await run("x");
-});
-
-Deno.test("a flag without effect is a warning, not an error", async () => {
+Deno.test("a flag without effect is a warning, a variable that does not fit is ignored", async () => {
   assertEquals((await run("--top-k 5 x")).idle, [{ flag: "`--top-k`", needed: "`--temperature`" }]);
   assertEquals((await run("--top-k 5 --temperature 1 x")).idle, []);
-});
-
-Deno.test("a variable that does not fit the other flags is ignored", async () => {
+  assertEquals((await run("x", { PARSCALE_TOP_K: "5" })).idle, []);
   const { values } = await run("--temperature 1 x", { PARSCALE_BEAMS: "4", PARSCALE_ROWS: "2" });
   assertEquals([values.beams, values.rows], [1, 8]);
-  assertEquals((await run("x", { PARSCALE_TOP_K: "5" })).idle, []);
 });
 
 Deno.test("help tells constraints", () => {

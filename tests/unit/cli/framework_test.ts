@@ -2,12 +2,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { parse } from "../../../cli/framework/parse.ts";
 import { editDistance, nearest, suggestionHint } from "../../../cli/framework/suggest.ts";
-import {
-  camelCase,
-  environmentName,
-  type FlagTable,
-  type Values,
-} from "../../../cli/framework/table.ts";
+import { camelCase, environmentName, type FlagTable } from "../../../cli/framework/table.ts";
 import { commonFlags } from "../../../cli/framework/common.ts";
 
 const words = { summary: "S", details: "D." };
@@ -26,122 +21,99 @@ const table = {
   pack: { type: "switch", default: true, ...words },
 } as const satisfies FlagTable;
 
-function given(...args: string[]): Record<string, readonly string[]> {
-  const parsed = parse(args, table);
-  assertEquals(parsed.problems, []);
-  return Object.fromEntries([...parsed.given].map(([name, texts]) => [name, [texts].flat()]));
+/** Arguments, the flags that they give, and what remains. */
+const ACCEPTED: readonly (readonly [
+  what: string,
+  args: string[],
+  flags: Record<string, string[]>,
+  positionals?: string[],
+])[] = [
+  ["a value after a space", ["--model", "run"], { model: ["run"] }],
+  ["a value after an equals sign", ["--model=run"], { model: ["run"] }],
+  ["equals signs in a value", ["--prompt=2+2="], { prompt: ["2+2="] }],
+  ["a value of two lines", ["--prompt", "a\nb=c"], { prompt: ["a\nb=c"] }],
+  ["a value that is a flag", ["--prompt=--json"], { prompt: ["--json"] }],
+  ["text like a number", ["--prompt", "0x10", "--model", "007"], {
+    prompt: ["0x10"],
+    model: ["007"],
+  }],
+  ["positionals like numbers", ["007", "1e3"], {}, ["007", "1e3"]],
+  ["a negative number", ["--lr", "-1"], { lr: ["-1"] }],
+  ["a negative number without a zero", ["--lr", "-.5"], { lr: ["-.5"] }],
+  ["a lone dash", ["--model", "-", "rest"], { model: ["-"] }, ["rest"]],
+  ["a lone dash behind a letter", ["-o", "-"], { out: ["-"] }],
+  ["text behind a dash", ["--prompt", "- item"], { prompt: ["- item"] }],
+  ["the last of a repeated scalar", ["--lr", "1", "--lr", "2"], { lr: ["2"] }],
+  ["the last of a repeated switch", ["--deterministic", "--deterministic=false"], {
+    deterministic: ["false"],
+  }],
+  ["the last of shorthand and flag", ["--json", "--format", "csv"], { format: ["csv"] }],
+  ["all of a repeated list", ["--streams", "1,2", "--streams=4"], { streams: ["1,2", "4"] }],
+  ["all of repeated texts", ["--stop", "a", "--stop", "b"], { stop: ["a", "b"] }],
+  ["a switch off", ["--no-pack"], { pack: ["false"] }],
+  ["a switch on", ["--pack"], { pack: ["true"] }],
+  ["a switch by a value", ["--deterministic=false"], { deterministic: ["false"] }],
+  ["a switch that eats no argument", ["--deterministic", "true", "false"], {
+    deterministic: ["true"],
+  }, ["true", "false"]],
+  ["a letter with its value", ["-P8"], { streams: ["8"] }],
+  ["a letter and its value", ["-P", "8"], { streams: ["8"] }],
+  ["a letter, an equals sign and its value", ["-P=8"], { streams: ["8"] }],
+  ["a range behind a letter", ["-P", "1..8*2"], { streams: ["1..8*2"] }],
+  ["a path at a letter", ["-oout.json"], { out: ["out.json"] }],
+  ["clustered letters", ["-vqj", "4"], { verbose: ["true"], quiet: ["true"], threads: ["4"] }],
+  ["a letter that counts", ["-vv"], { verbose: ["2"] }],
+  ["a letter and a name that count", ["-v", "--verbose"], { verbose: ["2"] }],
+  ["a shorthand", ["--jsonl"], { format: ["jsonl"] }],
+  [
+    "flags anywhere before --",
+    ["a", "--lr", "1", "b", "--", "--lr", "-", "--"],
+    { lr: ["1"] },
+    ["a", "b", "--lr", "-", "--"],
+  ],
+  [
+    "several values up to the next flag, as a shell writes a pattern out",
+    ["--data", "a.py", "b.py", "-", "--lr", "1", "--data=c", "--data", "d", "--", "x"],
+    { data: ["a.py", "b.py", "-", "c", "d"], lr: ["1"] },
+    ["x"],
+  ],
+];
+
+for (const [what, args, flags, positionals = []] of ACCEPTED) {
+  Deno.test(`arguments give ${what}`, () => {
+    const parsed = parse(args, table);
+    assertEquals(parsed.problems, []);
+    const given = [...parsed.given].map(([name, texts]) => [name, [texts].flat()]);
+    assertEquals(Object.fromEntries(given), flags);
+    assertEquals(parsed.positionals, positionals);
+  });
 }
 
 function problems(...args: string[]): string[] {
   return parse(args, table).problems.map(({ message }) => message);
 }
 
-Deno.test("a table infers the values of its command", () => {
-  const values: Values<typeof table> = {} as Values<typeof table>;
-  const maxTokens: number = values.maxTokens;
-  const prompt: string | undefined = values.prompt;
-  const model: string = values.model;
-  const streams: readonly number[] = values.streams;
-  const schedule: "cosine" | "constant" = values.schedule;
-  const pack: boolean = values.pack;
-  // @ts-expect-error a shorthand has no value of its own
-  values.json;
-  // @ts-expect-error it may be absent
-  const lr: number = values.lr;
-  assertEquals([maxTokens, prompt, model, streams, schedule, pack, lr].length, 7);
-});
-
-Deno.test("value after a space or an equals sign", () => {
-  assertEquals(given("--model", "run"), { model: ["run"] });
-  assertEquals(given("--model=run"), { model: ["run"] });
-  assertEquals(given("--prompt=2+2="), { prompt: ["2+2="] });
-  assertEquals(given("--prompt", "a\nb=c"), { prompt: ["a\nb=c"] });
-});
-
-Deno.test("trap: text that looks like a number stays text", () => {
-  assertEquals(given("--prompt", "0x10", "--model", "007"), { prompt: ["0x10"], model: ["007"] });
-  assertEquals(parse(["007", "1e3"], table).positionals, ["007", "1e3"]);
-});
-
-Deno.test("trap: negative numbers and a lone dash are values", () => {
-  assertEquals(given("--lr", "-1"), { lr: ["-1"] });
-  assertEquals(given("--lr", "-.5"), { lr: ["-.5"] });
-  const dash = parse(["--model", "-", "rest"], table);
-  assertEquals(dash.given.get("model"), "-");
-  assertEquals(dash.positionals, ["rest"]);
-  assertEquals(given("-o", "-"), { out: ["-"] });
-  assertEquals(given("--prompt", "- item"), { prompt: ["- item"] });
-});
-
-Deno.test("trap: a missing or empty value is misuse", () => {
-  const message = "`--model` needs a value: a path";
-  assertEquals(problems("--model"), [message]);
-  assertEquals(problems("--model="), [message]);
-  assertEquals(problems("--model", ""), [message]);
-  assertEquals(problems("--model", "--json"), [message]);
-  assertEquals(problems("--model", "--"), [message]);
+Deno.test("a missing or empty value is misuse", () => {
+  const values = [["--model"], ["--model="], ["--model", ""], ["--model", "--json"]];
+  for (const args of [...values, ["--model", "--"]]) {
+    assertEquals(problems(...args), ["`--model` needs a value: a path"]);
+  }
   assertStringIncludes(parse(["--prompt", "-x"], table).problems[0]!.hint!, "--prompt=-x");
-  assertEquals(given("--prompt=--json"), { prompt: ["--json"] });
 });
 
-Deno.test("trap: the last of a repeated scalar wins, a repeated list collects", () => {
-  assertEquals(given("--lr", "1", "--lr", "2"), { lr: ["2"] });
-  assertEquals(given("--deterministic", "--deterministic=false"), { deterministic: ["false"] });
-  assertEquals(given("--json", "--format", "csv"), { format: ["csv"] });
-  assertEquals(given("--streams", "1,2", "--streams=4"), { streams: ["1,2", "4"] });
-  assertEquals(given("--stop", "a", "--stop", "b"), { stop: ["a", "b"] });
-});
-
-Deno.test("trap: only switches that are on by default have a --no form", () => {
-  assertEquals(given("--no-pack"), { pack: ["false"] });
-  assertEquals(given("--pack"), { pack: ["true"] });
-  assertEquals(given("--deterministic=false"), { deterministic: ["false"] });
+Deno.test("switches that are on by default alone have a --no form, which has no value", () => {
   assertEquals(problems("--no-deterministic"), ["unknown flag `--no-deterministic`"]);
   assertEquals(problems("--no-model=x"), ["unknown flag `--no-model`"]);
   assertEquals(parse(["--no-model=x"], table).given.has("model"), false);
   assertEquals(problems("--no-pack=1"), ["`--no-pack` takes no value"]);
+  assertEquals(problems("--json=yes"), ["`--json` takes no value"]);
 });
 
-Deno.test("trap: a switch does not eat the argument behind it", () => {
-  const parsed = parse(["--deterministic", "true", "false"], table);
-  assertEquals(parsed.given.get("deterministic"), "true");
-  assertEquals(parsed.positionals, ["true", "false"]);
-});
-
-Deno.test("trap: dotted and inherited names do not nest", () => {
+Deno.test("dotted and inherited names do not nest", () => {
   for (const flag of ["--model.path", "--__proto__", "--constructor", "--_", "--__proto__.x"]) {
     assertEquals(problems(`${flag}=1`), [`unknown flag \`${flag}\``]);
   }
   assertEquals(({} as Record<string, unknown>).x, undefined);
-});
-
-Deno.test("letters: attached, spaced, with equals sign and clustered", () => {
-  for (const args of [["-P8"], ["-P", "8"], ["-P=8"]]) {
-    assertEquals(given(...args), { streams: ["8"] });
-  }
-  assertEquals(given("-P", "1..8*2"), { streams: ["1..8*2"] });
-  assertEquals(given("-oout.json"), { out: ["out.json"] });
-  assertEquals(given("-vqj", "4"), { verbose: ["true"], quiet: ["true"], threads: ["4"] });
-  assertEquals(given("-vv"), { verbose: ["2"] });
-  assertEquals(given("-v", "--verbose"), { verbose: ["2"] });
-});
-
-Deno.test("letters: unknown ones, also for a long name with one dash", () => {
-  const [problem] = parse(["-model=x"], table).problems;
-  assertEquals(problem!.message, 'unknown flag `-m` in "-model=x"');
-  assertEquals(problem!.hint, "did you mean `--model=x`?");
-  assertEquals(problems("-x"), ["unknown flag `-x`"]);
-});
-
-Deno.test("flags stand anywhere and -- ends them", () => {
-  const parsed = parse(["a", "--lr", "1", "b", "--", "--lr", "-", "--"], table);
-  assertEquals(parsed.given.get("lr"), "1");
-  assertEquals(parsed.positionals, ["a", "b", "--lr", "-", "--"]);
-});
-
-Deno.test("shorthands spell the flag they stand for", () => {
-  assertEquals(given("--jsonl"), { format: ["jsonl"] });
-  assertEquals(problems("--json=yes"), ["`--json` takes no value"]);
 });
 
 Deno.test("help has two forms, the full one wins", () => {
@@ -161,6 +133,13 @@ Deno.test("flags of other programs get the name that they have here", () => {
   assertEquals(hint("--iters=9"), "did you mean `--steps`?");
   assertEquals(hint("--load-in-4bit"), "did you mean `--quantize q4`?");
   assertEquals(hint("--ctx-size=9"), "known: --temperature, --max-tokens, --steps, --quantize");
+});
+
+Deno.test("unknown letters are named, also those of a long name with one dash", () => {
+  const [problem] = parse(["-model=x"], table).problems;
+  assertEquals(problem!.message, 'unknown flag `-m` in "-model=x"');
+  assertEquals(problem!.hint, "did you mean `--model=x`?");
+  assertEquals(problems("-x"), ["unknown flag `-x`"]);
 });
 
 Deno.test("no abbreviations; all unknown flags are reported with the nearest name", () => {
@@ -190,11 +169,4 @@ Deno.test("names in code and environment follow from the long name", () => {
   assertEquals(environmentName("max-tokens", table["max-tokens"]), "PARSCALE_MAX_TOKENS");
   assertEquals(environmentName("help", table.help), undefined);
   assertEquals(environmentName("json", table.json), undefined);
-});
-
-Deno.test("a flag of several values takes them up to the next flag, as a shell writes a pattern out", () => {
-  const args = ["--data", "a.py", "b.py", "-", "--lr", "1", "--data=c", "--data", "d", "--", "x"];
-  const { given, positionals } = parse(args, table);
-  assertEquals(given.get("data"), ["a.py", "b.py", "-", "c", "d"]);
-  assertEquals(positionals, ["x"]);
 });

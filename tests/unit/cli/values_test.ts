@@ -3,7 +3,6 @@ import { assertEquals, assertThrows } from "@std/assert";
 import type { Flag } from "../../../cli/framework/table.ts";
 import {
   BadValue,
-  describeExpected,
   formatValue,
   parseDuration,
   parseIntRange,
@@ -143,9 +142,4 @@ Deno.test("formatted values read back as themselves", () => {
   ];
   for (const [flag, value] of cases) assertEquals(readValue(flag, formatValue(flag, value)), value);
   assertEquals(formatValue({ type: "size", ...words }, 8 * 2 ** 30), "8GiB");
-});
-
-Deno.test("every type says what it expects", () => {
-  const types = ["string", "path", "int", "number", "size", "duration", "switch"] as const;
-  for (const type of types) assertEquals(describeExpected({ type, ...words }).length > 3, true);
 });

@@ -32,12 +32,22 @@ const place = (rank: number, world: number, localRank: number, localWorld: numbe
 });
 
 Deno.test("every launcher is recognised by its variables", () => {
+  const { SLURM_STEP_ID: _, ...batch } = STEP;
+  const small = { ...STEP, SLURM_PROCID: "1", SLURM_STEP_NUM_TASKS: "2", SLURM_LOCALID: "1" };
+  const slurm = { launcher: "Slurm", ...place(2, 4, 0, 2) };
   const cases = [
+    // A shell, a batch script and half a launch are no launch.
+    ...[{}, batch, { RANK: "0" }, { WORLD_SIZE: "4" }, { PMIX_RANK: "0" }]
+      .map((variables) => [variables, undefined] as const),
     [OPEN_MPI, { launcher: "Open MPI", ...place(5, 8, 1, 4) }],
     [MPICH, { launcher: "PMI", ...place(3, 4, 1, 2) }],
     [{ ...STEP, PMI_RANK: "2", PMI_SIZE: "4" }, { launcher: "PMI", ...place(2, 4, 0, 2) }],
     [{ ...STEP, PMIX_RANK: "2" }, { launcher: "Open MPI", ...place(2, 4, 0, 2) }],
-    [STEP, { launcher: "Slurm", ...place(2, 4, 0, 2) }],
+    [STEP, slurm],
+    // A step smaller than its allocation has its own size.
+    [{ ...small, SLURM_NTASKS_PER_NODE: "8" }, { launcher: "Slurm", ...place(1, 2, 1, 2) }],
+    [{ ...STEP, SLURM_STEP_TASKS_PER_NODE: "3,1" }, { ...slurm, localWorld: 3 }],
+    [{ ...STEP, SLURM_STEP_TASKS_PER_NODE: "2(x2)" }, slurm],
     [TORCHRUN, {
       launcher: "torchrun",
       ...place(9, 16, 1, 8),
@@ -50,14 +60,7 @@ Deno.test("every launcher is recognised by its variables", () => {
     }],
   ] as const;
   for (const [variables, expected] of cases) {
-    assertEquals(detect(variables), { ...expected }, JSON.stringify(variables));
-  }
-});
-
-Deno.test("a shell, a batch script and half a launch are no launch", () => {
-  const { SLURM_STEP_ID: _, ...batch } = STEP;
-  for (const variables of [{}, batch, { RANK: "0" }, { WORLD_SIZE: "4" }, { PMIX_RANK: "0" }]) {
-    assertEquals(detect(variables), undefined);
+    assertEquals(detect(variables), expected && { ...expected }, JSON.stringify(variables));
   }
 });
 
@@ -69,16 +72,6 @@ Deno.test("the innermost of nested launchers counts", () => {
   assertEquals(detect({ ...daemons, ...MPICH })!.world, 4);
   assertEquals(detect({ ...daemons, ...TORCHRUN })!.world, 16);
   assertEquals(detect({ ...OPEN_MPI, ...TORCHRUN })!.launcher, "torchrun");
-});
-
-Deno.test("a step smaller than its allocation has its own size", () => {
-  const step = { ...STEP, SLURM_PROCID: "1", SLURM_STEP_NUM_TASKS: "2", SLURM_LOCALID: "1" };
-  assertEquals(detect({ ...step, SLURM_NTASKS_PER_NODE: "8" }), {
-    launcher: "Slurm",
-    ...place(1, 2, 1, 2),
-  });
-  assertEquals(detect({ ...STEP, SLURM_STEP_TASKS_PER_NODE: "3,1" })!.localWorld, 3);
-  assertEquals(detect({ ...STEP, SLURM_STEP_TASKS_PER_NODE: "2(x2)" })!.localWorld, 2);
 });
 
 Deno.test("launchers that contradict each other are refused", () => {
@@ -114,16 +107,11 @@ Deno.test("tasks of an array and ranks of a launcher are parts, counted from 1",
   assertEquals(partOf(array(4, 4, 1, 4)), { part: 4, of: 4 });
   assertEquals(partOf(array(7, 4, 3, 9, 2)), { part: 3, of: 4 });
   assertEquals(partOf({ PMI_RANK: "2", PMI_SIZE: "3" }), { part: 3, of: 3 });
-});
-
-Deno.test("ranks within the tasks of an array make parts of parts", () => {
-  const parts = [1, 2].flatMap((task) =>
-    [0, 1, 2].map((rank) => {
-      const step = { SLURM_STEP_ID: "0", SLURM_PROCID: `${rank}`, SLURM_NTASKS: "3" };
-      return partOf({ ...array(task, 2, 1, 2), ...step });
-    })
-  );
-  assertEquals(parts, [1, 2, 3, 4, 5, 6].map((part) => ({ part, of: 6 })));
+  // Ranks within the tasks of an array make parts of parts.
+  for (const [task, rank, part] of [[1, 0, 1], [1, 2, 3], [2, 0, 4], [2, 2, 6]] as const) {
+    const step = { SLURM_STEP_ID: "0", SLURM_PROCID: `${rank}`, SLURM_NTASKS: "3" };
+    assertEquals(partOf({ ...array(task, 2, 1, 2), ...step }), { part, of: 6 });
+  }
 });
 
 Deno.test("an array with gaps has no parts", () => {

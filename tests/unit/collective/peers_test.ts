@@ -52,37 +52,27 @@ function watchOf(
   return { watch, wait };
 }
 
-Deno.test("a rank whose process has ended is named at once, in a wait without a limit too", () => {
-  for (const isLimited of [true, false]) {
-    assertEquals(watchOf({ states: { 1: "gone" } }).wait(5, isLimited), {
-      message: "rank 1 (pid 101 on host node1) stopped answering: it has ended",
-      reportsFirst: true,
-      waited: 1,
-    });
+const NONE_NAMED = "rank 0 of 2 got no answer from the others for 10 s";
+
+Deno.test("a rank that has ended is named at once, one that is stopped at the limit of a wait", () => {
+  const rank = "rank 1 (pid 101 on host node1) stopped answering: ";
+  const cases = [
+    ["gone", true, `${rank}it has ended`, 1],
+    ["gone", false, `${rank}it has ended`, 1],
+    ["stopped", true, `${rank}it is stopped by a signal`, 10],
+    ["running", true, NONE_NAMED, 10],
+  ] as const;
+  for (const [state, isLimited, message, waited] of cases) {
+    const lost = watchOf({ states: { 1: state } }).wait(60, isLimited);
+    assertEquals(lost, { message, reportsFirst: true, waited });
   }
+  assertEquals(watchOf({ states: { 1: "stopped" } }).wait(60, false), undefined);
 });
 
 Deno.test("no process is looked at while this rank computes or waits briefly", () => {
   const { watch } = watchOf({ states: { 1: "gone" } });
   for (let i = 0; i < 100; i++) assertEquals(watch.pass(250, "none", false), undefined);
   for (let i = 0; i < 100; i++) assertEquals(watch.pass(400, "new", true), undefined);
-});
-
-Deno.test("a stopped rank is named at the time limit, and never in a wait without one", () => {
-  assertEquals(watchOf({ states: { 1: "stopped" } }).wait(60), {
-    message: "rank 1 (pid 101 on host node1) stopped answering: it is stopped by a signal",
-    reportsFirst: true,
-    waited: 10,
-  });
-  assertEquals(watchOf({ states: { 1: "stopped" } }).wait(60, false), undefined);
-});
-
-Deno.test("where all ranks live, the time limit names none", () => {
-  assertEquals(watchOf({}).wait(60), {
-    message: "rank 0 of 2 got no answer from the others for 10 s",
-    reportsFirst: true,
-    waited: 10,
-  });
 });
 
 Deno.test("the lowest rank that is left reports first", () => {
@@ -144,7 +134,7 @@ Deno.test("a rank writes a heartbeat every few seconds, only with several machin
 
 Deno.test("a run folder that is not there stops nothing", () => {
   const { wait } = watchOf({ folder: "no/such/folder", remote: [1] });
-  assertEquals(wait(60)?.message, "rank 0 of 2 got no answer from the others for 10 s");
+  assertEquals(wait(60)?.message, NONE_NAMED);
 });
 
 Deno.test("ranks know their process and the name of their machine", async () => {

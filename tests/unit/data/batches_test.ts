@@ -64,16 +64,6 @@ Deno.test("a batch says what follows what, and where documents begin", () => {
   assertEquals(stream.epoch, 1);
 });
 
-Deno.test("the last slot of a piece predicts the document's next token, in the next row", () => {
-  const document = Array.from({ length: 13 }, (_, i) => i + 1);
-  const stream = new BatchStream([sourceOf([document])], { ...ORDERED, tokens: 5, batch: 3 });
-  const { ids, positions, targets, predicted } = stream.next()!;
-  assertEquals([...ids], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0, 0]);
-  assertEquals([...positions], [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 0, 0]);
-  assertEquals([...targets], [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0, 0, 0]);
-  assertEquals(predicted, 12);
-});
-
 Deno.test("every epoch trains every target once, in rows of whole documents", () => {
   for (let seed = 0; seed < 12; seed++) {
     const documents = uniqueDocuments(150, 1, seed), kind = seed % 2 ? "text" : "tokens";
@@ -337,21 +327,4 @@ Deno.test("skip leaves a stream where next does, and reads no tokens", () => {
     assertEquals(skipped.cursor, walked.cursor);
   }
   assertEquals(skipped.skip(), false);
-});
-
-Deno.test("the micro-batches of all ranks together are those of one", () => {
-  const sources = [sourceOf(uniqueDocuments(50))];
-  const options = { ...OPTIONS, epochs: 1 };
-  const all = [...batchesOf(new BatchStream(sources, options))];
-  for (const world of [2, 3, 4]) {
-    for (let rank = 0; rank < world; rank++) {
-      const stream = new BatchStream(sources, options);
-      const own: (Batch | undefined)[] = [];
-      for (let i = 0; i < all.length; i++) {
-        if (i % world === rank) own.push(stream.next());
-        else assert(stream.skip());
-      }
-      assertEquals(own, all.filter((_, i) => i % world === rank));
-    }
-  }
 });

@@ -8,20 +8,17 @@ import {
 
 const LOGITS = [2, -1, 0.5, 3, 0];
 
-Deno.test("frequency and presence penalties count tokens of the answer alone", () => {
-  const seen = new SeenTokens([0, 1], [3, 3, 2]);
-  const rules = { frequencyPenalty: 0.5, presencePenalty: 0.25 };
-  assertEquals([...applyLogitRules(LOGITS, rules, seen)], [2, -1, -0.25, 1.75, 0]);
-});
-
-Deno.test("the repetition penalty comes before the others, and biases are added last", () => {
-  const seen = new SeenTokens([1], [3]);
-  const rules = {
-    repetitionPenalty: 2,
-    presencePenalty: 1,
-    logitBias: new Map([[1, 10], [4, -100]]),
-  };
-  assertEquals([...applyLogitRules(LOGITS, rules, seen)], [2, 8, 0.5, 0.5, -100]);
+Deno.test("the repetition penalty comes first, others count the answer alone, biases come last", () => {
+  const logitBias = new Map([[1, 10], [4, -100]]);
+  const cases = [
+    [{ frequencyPenalty: 0.5, presencePenalty: 0.25 }, [0, 1], [3, 3, 2], [2, -1, -0.25, 1.75, 0]],
+    [{ repetitionPenalty: 2, presencePenalty: 1, logitBias }, [1], [3], [2, 8, 0.5, 0.5, -100]],
+  ] as const;
+  for (const [rules, prompt, answer, expected] of cases) {
+    assertEquals([...applyLogitRules(LOGITS, rules, new SeenTokens(prompt, answer))], [
+      ...expected,
+    ]);
+  }
 });
 
 Deno.test("rules of beam search penalize log-probabilities", () => {

@@ -70,8 +70,7 @@ Deno.test("programs that differ in sizes alone are cut at the same places", () =
   const nodes = [1, 3, 100].map((rows) =>
     splitProgram(layers(5, rows), { parts: 2, cost: isLinear }).map((part) => part.nodes.length)
   );
-  assertEquals(nodes[0], nodes[1]);
-  assertEquals(nodes[0], nodes[2]);
+  assertEquals(nodes.slice(1), [nodes[0], nodes[0]]);
 });
 
 Deno.test("there is no cut through a state, and none where too much would pass", () => {

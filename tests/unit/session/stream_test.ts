@@ -29,21 +29,13 @@ function read(texts: readonly string[], stops: readonly string[], rest = "") {
   return { taken, stoppedAt, text: stream.text };
 }
 
-Deno.test("without stop strings every piece is given at once", () => {
-  assertEquals(read(["a", "", "bc"], []), {
-    taken: ["a", "", "bc", ""],
-    stoppedAt: undefined,
-    text: "abc",
-  });
-});
-
-Deno.test("what may begin a stop string is held back until it cannot be one", () => {
+Deno.test("a piece is given at once, but for what may begin a stop string", () => {
+  const plain = { taken: ["a", "", "bc", ""], stoppedAt: undefined, text: "abc" };
+  assertEquals(read(["a", "", "bc"], []), plain);
+  assertEquals(read(["a", "b"], [""]).text, "ab", "an empty stop string stops nothing");
   assertEquals(read(["x\n", "\n", "y"], ["\n\nz"]).taken, ["x", "", "\n\ny", ""]);
-  assertEquals(read(["a", "a", "b", "a", "a", "a"], ["aaa"]), {
-    taken: ["", "", "aab", "", "", "", ""],
-    stoppedAt: 5,
-    text: "aab",
-  });
+  const stopped = { taken: ["", "", "aab", "", "", "", ""], stoppedAt: 5, text: "aab" };
+  assertEquals(read(["a", "a", "b", "a", "a", "a"], ["aaa"]), stopped);
 });
 
 Deno.test("text held back at the end is given by finish", () => {
@@ -55,10 +47,6 @@ Deno.test("text held back at the end is given by finish", () => {
     "a stop string may come out of the rest",
   );
   assertEquals(read(["stop"], ["stop"], "rest").text, "", "nothing follows a stop string");
-});
-
-Deno.test("an empty stop string stops nothing", () => {
-  assertEquals(read(["a", "b"], [""]).text, "ab");
 });
 
 Deno.test("characters of several tokens come out whole, and stop strings may cut at them", async () => {

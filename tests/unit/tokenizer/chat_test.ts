@@ -4,44 +4,10 @@ import { type ChatMessage, openTokenizer, renderChat } from "../../../core/token
 import { userError, withScratch } from "../checkpoint/testing.ts";
 import { FIXTURE, fixtureJson, writeFiles } from "./testing.ts";
 
-/** The features of Qwen2.5's template: default system text, tools, tool calls and their answers. */
-const TEMPLATE = `{%- if messages[0].role == 'system' %}
-    {%- set system = messages[0].content %}
-{%- else %}
-    {%- set system = 'Be helpful.' %}
-{%- endif %}
-{{- '<|im_start|>system\\n' + system }}
-{%- if tools %}
-    {{- '\\n<tools>' }}
-    {%- for tool in tools %}
-        {{- '\\n' }}
-        {{- tool | tojson }}
-    {%- endfor %}
-    {{- '\\n</tools>' }}
-{%- endif %}
-{{- '<|im_end|>\\n' }}
-{%- for message in messages %}
-    {%- if message.role == 'user' or (message.role == 'system' and not loop.first) %}
-        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
-    {%- elif message.role == 'assistant' %}
-        {{- '<|im_start|>assistant' }}
-        {%- if message.content %}
-            {{- '\\n' + message.content }}
-        {%- endif %}
-        {%- for call in message.tool_calls or [] %}
-            {{- '\\n<tool_call>\\n' + (call | tojson) + '\\n</tool_call>' }}
-        {%- endfor %}
-        {{- '<|im_end|>\\n' }}
-    {%- elif message.role == 'tool' %}
-        {{- '<|im_start|>user\\n<tool_response>\\n' + message.content + '\\n</tool_response><|im_end|>\\n' }}
-    {%- elif message.role != 'system' %}
-        {{- raise_exception('Unknown role ' + message.role) }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\\n' }}
-{%- endif %}
-`;
+/** Contents of messages, and a word against cats. */
+const TEMPLATE = `{%- for m in messages %}
+{{- m.role == 'cat' and raise_exception('Unknown role cat') or m.content }}
+{%- endfor %}`;
 
 /** The small tokenizer with other chat settings. */
 async function open(files: Record<string, unknown>) {
@@ -55,26 +21,11 @@ async function open(files: Record<string, unknown>) {
 
 const USER: ChatMessage = { role: "user", content: "Hi" };
 
-Deno.test("a chat becomes the text that Qwen2.5's template gives", async () => {
-  const tokenizer = await open({ "chat_template.jinja": TEMPLATE });
-  const system = "<|im_start|>system\nBe helpful.<|im_end|>\n";
-  const user = "<|im_start|>user\nHi<|im_end|>\n";
-  assertEquals(await renderChat(tokenizer, [USER]), `${system}${user}<|im_start|>assistant\n`);
-  const options = { addGenerationPrompt: false };
-  assertEquals(await renderChat(tokenizer, [USER], options), system + user);
-  const own = [{ role: "system", content: "Be brief." }, USER];
-  const brief = `<|im_start|>system\nBe brief.<|im_end|>\n${user}`;
-  assertEquals(await renderChat(tokenizer, own, options), brief);
-  const messages = [
-    USER,
-    { role: "assistant", content: null, tool_calls: [{ name: "now", arguments: {} }] },
-    { role: "tool", content: "noon" },
-  ];
+Deno.test("a template reads the tools, which are written as Python writes JSON", async () => {
+  const tokenizer = await open({ "chat_template.jinja": "{{ tools | tojson }}" });
   assertEquals(
-    await renderChat(tokenizer, messages, { ...options, tools: [{ name: "now" }] }),
-    `<|im_start|>system\nBe helpful.\n<tools>\n{"name": "now"}\n</tools><|im_end|>\n${user}` +
-      `<|im_start|>assistant\n<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call><|im_end|>\n` +
-      "<|im_start|>user\n<tool_response>\nnoon\n</tool_response><|im_end|>\n",
+    await renderChat(tokenizer, [USER], { tools: [{ name: "now" }] }),
+    '[{"name": "now"}]',
   );
 });
 

@@ -1,6 +1,6 @@
 /** Context and continuation as lm-evaluation-harness splits them. */
 import { fileURLToPath } from "node:url";
-import { assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
 import { encodePair } from "../../../core/tokenizer/pair.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
@@ -23,11 +23,29 @@ Deno.test("the ids of every golden pair", async () => {
   }
 });
 
-Deno.test("an empty context is the start token, unless the continuation begins with it", () => {
-  assertEquals(encodePair(letters, "", "ab", START), { tokens: [START, 97, 98], from: 1 });
-  assertEquals(encodePair(letters, "", "\x07b", START), { tokens: [START, 98], from: 1 });
-  const error = assertThrows(() => encodePair(letters, "", "ab", undefined), DataError);
-  assertEquals(error.message.startsWith("cannot score after an empty prompt"), true);
+/** Tokens that are merged across a border. */
+const MERGED: Readonly<Record<string, number[]>> = { a: [1], ab: [2], abc: [2, 3] };
+const merging = { encode: (text: string) => MERGED[text]! };
+
+Deno.test("a context keeps the tokens it has alone, and an empty one is the start token", () => {
+  const cases = [
+    [letters, "", "ab", [START, 97, 98]],
+    [letters, "", "\x07b", [START, 98]], // the continuation begins with the start token
+    [merging, "a", "bc", [1, 3]],
+    [merging, "a", "b", [1]], // nothing is left to score
+    [letters, " \n", "x", [32, 10, 120]], // the first blank is not scored
+  ] as const;
+  for (const [tokenizer, context, continuation, tokens] of cases) {
+    const expected = { tokens: [...tokens], from: 1 };
+    assertEquals(encodePair(tokenizer, context, continuation, START), expected, continuation);
+  }
+});
+
+Deno.test("what has no tokens to go on from, or none to score, is refused", () => {
+  const refused = (context: string, continuation: string, start?: number) =>
+    assertThrows(() => encodePair(letters, context, continuation, start), DataError).message;
+  assertStringIncludes(refused("", "ab"), "cannot score after an empty prompt");
+  assertEquals(refused("ab", "", START), "cannot score an empty continuation");
 });
 
 Deno.test("white space as Python strips it moves to the continuation, nothing else does", () => {
@@ -43,20 +61,4 @@ Deno.test("white space as Python strips it moves to the continuation, nothing el
   }
   assertEquals(border("a b \n \t"), 3);
   assertEquals(border(" a"), 2, "white space in front stays");
-});
-
-Deno.test("where a merge crosses the border, the context keeps the tokens it has alone", () => {
-  const ids: Record<string, number[]> = { a: [1], "ab": [2], "abc": [2, 3] };
-  const merging = { encode: (text: string) => ids[text]! };
-  assertEquals(encodePair(merging, "a", "bc", START), { tokens: [1, 3], from: 1 });
-  assertEquals(encodePair(merging, "a", "b", START), { tokens: [1], from: 1 }, "nothing is left");
-});
-
-Deno.test("a context of white space alone leaves its first token unscored", () => {
-  assertEquals(encodePair(letters, " \n", "x", START), { tokens: [32, 10, 120], from: 1 });
-});
-
-Deno.test("an empty continuation is refused", () => {
-  const error = assertThrows(() => encodePair(letters, "ab", "", START), DataError);
-  assertEquals(error.message, "cannot score an empty continuation");
 });

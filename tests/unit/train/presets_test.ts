@@ -1,5 +1,5 @@
 /** The presets of `parscale train` hold the numbers of the paper, and the flags' defaults agree. */
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertThrows } from "@std/assert";
 import { flagsOf } from "../../../cli/framework/command.ts";
 import { command } from "../../../cli/commands/train/flags.ts";
 import { parse } from "../../../cli/framework/parse.ts";
@@ -7,7 +7,6 @@ import { type Resolution, resolve } from "../../../cli/framework/resolve.ts";
 import type { ValuesOf } from "../../../cli/framework/command.ts";
 import { microBatchOf, stepsOf } from "../../../cli/commands/train/prepare.ts";
 import { UsageError } from "../../../core/base/errors.ts";
-import { learningRateFactor } from "../../../core/train/schedule.ts";
 
 function resolved(line: string): Promise<Resolution> {
   const table = flagsOf(command);
@@ -87,38 +86,6 @@ for (const [preset, rows] of Object.entries(PRESETS)) {
     assertEquals([flagged.config.lr, flagged.config.batch], [1, 2]);
   });
 }
-
-Deno.test("stage two begins where stage one ends and anneals to 1e-5", async () => {
-  const rate = async (preset: string, step: number) => {
-    const { values } = await resolved(`--preset ${preset}`);
-    const { schedule: kind, warmup = NaN, lr, lrMin } = values as unknown as ValuesOf<
-      typeof command
-    >;
-    return lr * learningRateFactor({ kind, steps: 9000, warmup, minFactor: lrMin / lr }, step);
-  };
-  const near = (a: number, b: number) => assert(Math.abs(a / b - 1) < 1e-6, `${a}, not ${b}`);
-  near(await rate("paper-stage1", 2000), 3e-4);
-  near(await rate("paper-stage1", 9000), 3e-4);
-  near(await rate("paper-stage2", 1), 3e-4);
-  near(await rate("paper-stage2", 9000), 1e-5);
-});
-
-Deno.test("the paper's cosine: up over 2,000 steps to 3e-4, down to 1e-5", async () => {
-  const { config } = await resolved("--preset paper-cpt --model m");
-  const rate = (step: number) =>
-    3e-4 * learningRateFactor({
-      kind: "cosine",
-      steps: 10_000,
-      warmup: config.warmup as number,
-      minFactor: (config["lr-min"] as number) / (config.lr as number),
-    }, step);
-  const near = (a: number, b: number) => assert(Math.abs(a / b - 1) < 1e-9, `${a}, not ${b}`);
-  near(rate(1), 1.5e-7);
-  near(rate(1000), 1.5e-4);
-  near(rate(2000), 3e-4);
-  near(rate(6000), (3e-4 + 1e-5) / 2);
-  near(rate(10_000), 1e-5);
-});
 
 Deno.test("the shortest length counts, in whole steps", async () => {
   const steps = async (line: string, microBatches?: number) => {

@@ -32,6 +32,8 @@ Deno.test("cache folders follow the rules of each system", () => {
   const local = from({ LOCALAPPDATA: "D:\\Local", USERPROFILE: "C:\\Users\\u" });
   assertEquals(cacheFolder(local, windows), "D:\\Local/parscale");
   for (const platform of [linux, macos, windows]) {
+    const named = from({ PARSCALE_CACHE: "p", XDG_CACHE_HOME: "x" });
+    assertEquals(cacheFolder(named, platform), "p");
     assertEquals(cacheFolder(from({ XDG_CACHE_HOME: "x" }), platform), "x/parscale");
     assertEquals(platform.caches(from({})), undefined);
     assertEquals(platform.home(from({ HOME: "h" })), "h");

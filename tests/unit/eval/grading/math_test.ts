@@ -51,14 +51,11 @@ Deno.test("every golden box", () => {
   }
 });
 
-Deno.test("every golden extraction", () => {
+Deno.test("every golden extraction and normalisation", () => {
   for (const { input, extracted, normalized } of cases("minerva_extract", 8)) {
     assertEquals(extractAnswer(input), extracted, input);
     assertEquals(normalizeAnswer(extracted), normalized, input);
   }
-});
-
-Deno.test("every golden normalisation", () => {
   for (const { input, normalized } of cases("minerva_normalize", 101)) {
     assertEquals(normalizeAnswer(input), normalized, input);
   }

@@ -39,11 +39,6 @@ function machine(about: {
 const source = { name: "k.cu", text: "x", headers: new Map([["a", "1"]]) };
 const target = { architecture: "sm_80", defines: { BF16: 1 } };
 
-Deno.test("a variable names the file outright", () => {
-  const host = machine({ env: { PARSCALE_NVRTC: "/x/libnvrtc.so.13", CUDA_HOME: "/c" } });
-  assertEquals(libraryPaths("nvrtc", host), ["/x/libnvrtc.so.13"]);
-});
-
 Deno.test("loader, toolkit, then wheels, newest first in each", () => {
   const host = machine({
     env: { CUDA_HOME: "/c", VIRTUAL_ENV: "/v" },
@@ -66,18 +61,16 @@ Deno.test("loader, toolkit, then wheels, newest first in each", () => {
   assertEquals(libraryPaths("nccl", host).at(-1), `${wheels}/nccl/lib/libnccl.so.2`);
 });
 
+Deno.test("a variable names the file outright, and the driver's library has its own folders", () => {
+  const host = machine({ env: { PARSCALE_NVRTC: "/x/libnvrtc.so.13", CUDA_HOME: "/c" } });
+  assertEquals(libraryPaths("nvrtc", host), ["/x/libnvrtc.so.13"]);
+  const folders = ["", "/usr/lib/wsl/lib/", "/usr/local/nvidia/lib64/"];
+  assertEquals(libraryPaths("libcuda", host), folders.map((folder) => `${folder}libcuda.so.1`));
+});
+
 Deno.test("what is newer than the driver is not looked for", () => {
   const paths = libraryPaths("cublasLt", machine({}), 12);
   assert(paths.every((path) => path.endsWith("libcublasLt.so.12")), paths.join());
-});
-
-Deno.test("the driver's library is looked for in its own folders only", () => {
-  const host = machine({ env: { CUDA_HOME: "/c" } });
-  assertEquals(libraryPaths("libcuda", host), [
-    "libcuda.so.1",
-    "/usr/lib/wsl/lib/libcuda.so.1",
-    "/usr/local/nvidia/lib64/libcuda.so.1",
-  ]);
 });
 
 Deno.test("NVRTC found by path gets its builtins first, by name it does not", () => {

@@ -9,7 +9,7 @@ import { rmsNorm } from "../../../../core/ops/rms_norm.ts";
 import { sampleTokens } from "../../../../core/ops/sample.ts";
 import { buildForward } from "../../../../core/model/forward.ts";
 import { buildLoss } from "../../../../core/model/loss.ts";
-import { lower } from "../../../../core/runtime/cuda/lower.ts";
+import { fusedFor, lower } from "../../../../core/runtime/cuda/lower.ts";
 import { buildSquaredNorm, buildUpdate } from "../../../../core/train/optimizer.ts";
 import { f32, programOf } from "../../../device/programs.ts";
 import { shapeOf } from "../../../gpu/shapes.ts";
@@ -60,6 +60,15 @@ Deno.test("a decoding step of a layer is ten launches", () => {
         "linear rms_norm linear").split(" "),
     );
   }
+});
+
+Deno.test("a cache of another type than the model computes in is written apart from rope", () => {
+  const config = { ...shapeOf("3B", 1), numHiddenLayers: 1 };
+  const sizes = { batch: 1, tokens: 1, capacity: 2048, selected: 1 };
+  const fused = (cacheType: "bf16" | "f32") =>
+    fusedFor(buildForward(config, sizes, { head: "sample", cacheType }), "bf16").nodes
+      .filter(({ op }) => op.name === "rotate_and_write").length;
+  assertEquals([fused("bf16"), fused("f32")], [1, 0]);
 });
 
 Deno.test("the optimiser's programs over the longest pieces do, too", () => {
