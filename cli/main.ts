@@ -92,8 +92,9 @@ function helpWidth(io: Io): number {
 }
 
 /** Index of the command's name: the first argument that is neither a flag nor a flag's value. */
-function commandIndex(args: readonly string[]): number {
+function commandIndex(args: readonly string[], registry: readonly CommandEntry[]): number {
   const common: FlagTable = commonFlags;
+  const isCommand = (word: string) => registry.some(({ name }) => name === word);
   for (let i = 0; i < args.length; i++) {
     const arg = args[i]!;
     if (arg === "--") return -1;
@@ -101,13 +102,16 @@ function commandIndex(args: readonly string[]): number {
     const flag = arg.startsWith("--")
       ? common[arg.slice(2)]
       : Object.values(common).find((flag) => arg === `-${flag.letter}`);
-    if (flag !== undefined) i += consumedAfter(flag, args[i + 1]);
+    const next = args[i + 1];
+    if (flag !== undefined) i += consumedAfter(flag, next);
+    // The word behind a flag of a command that is not known yet is its value.
+    else if (next !== undefined && !/=/.test(arg) && !/^-/.test(next) && !isCommand(next)) i++;
   }
   return -1;
 }
 
 async function dispatch(args: readonly string[], frame: Frame): Promise<number> {
-  const index = commandIndex(args);
+  const index = commandIndex(args, frame.registry);
   if (index < 0) return await withoutCommand(args, frame);
   const name = args[index]!;
   const entry = frame.registry.find((entry) => entry.name === name);
@@ -170,7 +174,8 @@ async function runCommand(
   const { resolve } = await import("./framework/resolve.ts");
   const table = flagsOf(command);
   const env = (name: string) => frame.io.env(name);
-  let resolution = await resolve(parsed, table, command, env);
+  const commands = frame.registry.map(({ name }) => name);
+  let resolution = await resolve(parsed, table, command, env, commands);
   if (resolution.values.shard === "auto") {
     resolution = (await import("./input/shard.ts")).resolveShard(resolution, env);
   }
@@ -205,6 +210,10 @@ async function runCommand(
     const text = await describe?.(await plan(values, frame.io, invocation), frame.io) ??
       { lines: [] };
     const { showPlan } = await import("./output/plan.ts");
+    if (invocation.out !== undefined) {
+      const { checkTarget } = await import("./output/sink.ts");
+      checkTarget(invocation.out, invocation.overwrite);
+    }
     showPlan(frame.io, invocation, table, text);
     return exitCode("done");
   }

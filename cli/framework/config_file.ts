@@ -7,6 +7,7 @@
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
 import { PLATFORM } from "../../core/base/platform/mod.ts";
+import { suggestionHint } from "./suggest.ts";
 
 /** Largest config file; flags need a few hundred bytes, result documents with rows more. */
 const MAX_CONFIG_BYTES = 64e6;
@@ -102,6 +103,7 @@ export async function readConfig(path: string, command: string): Promise<Record<
 export async function readUserConfig(
   command: string,
   env: (name: string) => string | undefined,
+  commands: readonly string[],
 ): Promise<{ path: string; content: Record<string, unknown> } | undefined> {
   const folder = PLATFORM.settings(env);
   if (folder === undefined) return undefined;
@@ -114,6 +116,13 @@ export async function readUserConfig(
   if (flag !== undefined) {
     throw new UsageError(`"${flag}" in config "${path}" belongs to no command`, {
       hints: [`put it in a table named after its command, such as "${command}"`],
+    });
+  }
+  const unknown = Object.keys(tables).find((name) => !commands.includes(name));
+  if (unknown !== undefined) {
+    const hint = suggestionHint(unknown, commands, "`parscale help` lists the commands");
+    throw new UsageError(`config "${path}" has a table for an unknown command: "${unknown}"`, {
+      hints: hint === undefined ? [] : [hint],
     });
   }
   const content = tables[command];

@@ -6,6 +6,7 @@
  */
 import type { Problem } from "./misuse.ts";
 import { type ConfigValue, type FlagTable, formatFlag } from "./table.ts";
+import { formatValue } from "./values.ts";
 
 /** Resolved setting of a flag. */
 export interface Setting {
@@ -84,12 +85,12 @@ export function checkConstraints(
     const missing = requires.filter((condition) => !set(condition));
     if (missing.length === 0) continue;
     const needed = missing.map(conditionText).join(" and ");
-    problems.push({ message: `${given(name, settings)} needs ${needed}` });
+    problems.push({ message: `${given(name, settings, table)} needs ${needed}` });
   }
   for (const [name, other] of pairs(table)) {
     if (!set(name) || !set(other)) continue;
     problems.push({
-      message: `${given(name, settings)} cannot be combined with ${conditionText(other)}`,
+      message: `${given(name, settings, table)} cannot be combined with ${conditionText(other)}`,
       hint: "drop one of the two",
     });
   }
@@ -107,12 +108,10 @@ function oneOf(names: readonly string[]): string {
 }
 
 /** A flag as it was given; a value that is not a switch's own says more than the name. */
-function given(name: string, settings: Settings): string {
-  const value = settings.get(name)!.value;
-  return formatFlag(
-    name,
-    typeof value === "number" || typeof value === "string" ? value : undefined,
-  );
+function given(name: string, settings: Settings, table: FlagTable): string {
+  const value = settings.get(name)!.value, flag = table[name];
+  const isScalar = typeof value === "number" || typeof value === "string";
+  return formatFlag(name, isScalar && flag !== undefined ? formatValue(flag, value) : undefined);
 }
 
 /** Flags that are set and have no effect here, with a flag that would give them one. */

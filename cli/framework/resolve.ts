@@ -216,6 +216,7 @@ export async function resolve(
   table: FlagTable,
   command: Resolvable,
   env: (name: string) => string | undefined,
+  commands: readonly string[] = [command.name],
 ): Promise<Resolution> {
   const problems = [...parsed.problems];
   const resolver = new Resolver(table, problems);
@@ -231,7 +232,7 @@ export async function resolve(
     });
     resolver.add(keyedSource("config", `config "${file}"`, content, table, problems));
   }
-  const user = await readUserConfig(command.name, env);
+  const user = await readUserConfig(command.name, env, commands);
   if (user !== undefined) {
     const { path, content } = user;
     resolver.add(keyedSource("config", `config "${path}"`, content, table, problems));

@@ -1,15 +1,22 @@
 /** `--shard`: which part of the rows a process computes, given or found out from its launcher. */
+import { createHash } from "node:crypto";
 import { UsageError } from "../../core/base/errors.ts";
+import { statIfExists } from "../../core/base/files.ts";
 import { detectPart, type Part as Shard } from "../../core/collective/launch.ts";
 import type { Resolution } from "../framework/resolve.ts";
 
 export type { Shard };
 
-/** Reads `I/N`. */
-export function parseShard(text: string | undefined): Shard | undefined {
-  if (text === undefined) return undefined;
+/** The part that `I/N` names. */
+export function partOf(text: string): Shard | undefined {
   const [, part, of] = (/^(\d+)\/(\d+)$/.exec(text) ?? []).map(Number);
   if (part !== undefined && of !== undefined && part >= 1 && part <= of) return { part, of };
+}
+
+/** Reads the value of `--shard`. */
+export function parseShard(text: string | undefined): Shard | undefined {
+  const shard = text === undefined ? undefined : partOf(text);
+  if (text === undefined || shard !== undefined) return shard;
   throw new UsageError(
     `invalid value "${text}" for \`--shard\`: must be I/N with I from 1 to N, or auto`,
     { hints: ["the second of four parts is --shard 2/4"] },
@@ -50,6 +57,19 @@ function partName(path: string, part: number): string {
 /** Returns whether a unit of work, counted from 0, belongs to a part; all does where there are none. */
 export function isOfShard(shard: Shard | undefined, index: number): boolean {
   return shard === undefined || index % shard.of === shard.part - 1;
+}
+
+/** SHA-256 of the file of which a part reads its rows, by which `merge` knows that parts belong together. */
+export async function hashInput(
+  shard: Shard | undefined,
+  path: unknown,
+): Promise<string | undefined> {
+  if (shard === undefined || typeof path !== "string") return undefined;
+  if (!(await statIfExists(path))?.isFile) return undefined;
+  const hash = createHash("sha256");
+  using file = await Deno.open(path);
+  for await (const bytes of file.readable) hash.update(bytes);
+  return hash.digest("hex");
 }
 
 /** Parts read the same input, which stdin cannot be. */

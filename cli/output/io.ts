@@ -40,7 +40,7 @@ export const DEFAULT_SETTINGS: Settings = { color: "auto", quiet: 0, verbose: 0,
 /** Input was to come from a terminal: the caller shows short help instead of waiting in silence. */
 export class MissingInputError extends UsageError {}
 
-/** The reader of stdout has gone; not an error, the program ends quietly. */
+/** The reader of a result has gone; not an error, the program ends quietly. */
 export class ClosedPipeError extends Error {}
 
 const encoder = new TextEncoder();

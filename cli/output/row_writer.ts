@@ -12,10 +12,29 @@ import { Report, type ReportOptions } from "./report.ts";
 import type { Row } from "./table.ts";
 
 /** Flags that change neither the rows nor, beyond rounding, the numbers in them. */
-const FREE = new Set([
-  ...["out", "format", "quiet", "verbose", "color", "progress", "log-every"],
-  ...["model", "adapter", "device", "batch", "threads", "memory-limit"],
-]);
+export const FREE_FLAGS: readonly string[] = [
+  ...["out", "overwrite", "format", "quiet", "verbose", "color", "progress", "log-every"],
+  ...["threads", "memory-limit", "weight-cache", "cache-limit"],
+];
+
+/** The identity of a run has what these stand for. */
+const IDENTIFIED = ["model", "adapter", "device", "batch"];
+
+/** Columns of a table of `generate`. */
+export const GENERATE_COLUMNS: ReportOptions["columns"] = [
+  "id",
+  "finish_reason",
+  "text",
+  "error",
+];
+
+/** Columns of a table of `score`. */
+export const SCORE_COLUMNS: ReportOptions["columns"] = [
+  "id",
+  { key: "loglikelihood", digits: 4 },
+  "is_greedy",
+  "error",
+];
 
 /** Identity of a run besides its flags, which a resumed run must share. */
 export interface RunIdentity {
@@ -51,7 +70,8 @@ export class RowWriter implements Disposable {
     this.#report = new Report(io, invocation, options);
     if (!keepsRows(out)) return;
     this.#closeReport(); // it could be opened; the rows come later
-    const flags = Object.entries(invocation.config).filter(([name]) => !FREE.has(name));
+    const free = [...FREE_FLAGS, ...IDENTIFIED];
+    const flags = Object.entries(invocation.config).filter(([name]) => !free.includes(name));
     const all = { ...Object.fromEntries(flags), ...identity() };
     this.#journal = new Journal({ out, identity: all, resume, overwrite });
     if (resume) io.note(`resuming "${out}": ${this.#journal.size} rows done`);

@@ -5,12 +5,12 @@
  * target may be replaced is asked at the start, before anything is computed. Devices and pipes are
  * written to as they are.
  */
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, resolve, sep } from "node:path";
 import { UsageError } from "../../core/base/errors.ts";
 import { renameSync } from "../../core/base/platform/rename.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
 import { guardTerminal } from "./clean.ts";
-import type { Io } from "./io.ts";
+import { ClosedPipeError, type Io, type System } from "./io.ts";
 import { endBy, onEndingSignals } from "./signals.ts";
 import { writeError } from "./write_error.ts";
 
@@ -32,7 +32,21 @@ export function openSink(io: Io, path: string | undefined, overwrite: boolean): 
       [Symbol.dispose]() {},
     };
   }
-  return isDevice(path) ? openDevice(path) : openFileSink(path, overwrite);
+  if (isDevice(path)) return openDevice(path);
+  return openFileSink(path, overwrite, claim(io.system, path));
+}
+
+/** Files that a process writes, by its system. */
+const CLAIMED = new WeakMap<System, Set<string>>();
+
+/** Refuses a second output of one file, of which one would be lost; what comes back gives the file free. */
+function claim(system: System, path: string): () => void {
+  const claimed = CLAIMED.get(system) ?? new Set();
+  CLAIMED.set(system, claimed);
+  const target = resolve(path);
+  if (claimed.has(target)) throw new UsageError(`two outputs are to be written to "${path}"`);
+  claimed.add(target);
+  return () => void claimed.delete(target);
 }
 
 /** Returns whether a path is something that exists and is neither file nor folder: a device or a pipe. */
@@ -51,21 +65,33 @@ function exists(path: string): boolean {
     return true;
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
+    throw writeError(`"${path}"`, error);
   }
 }
 
-/** Opens a file; fails at once when `path` exists and must not be replaced. */
-function openFileSink(path: string, overwrite: boolean): Sink {
-  const present = exists(path);
-  if (present && !overwrite) {
+/** Returns whether a path is that of a folder, or can only be. */
+function isFolder(path: string): boolean {
+  try {
+    return path.endsWith("/") || path.endsWith(sep) || Deno.statSync(path).isDirectory;
+  } catch {
+    return false; // a link to nothing
+  }
+}
+
+/** Refuses the path of a folder, and one that exists and must not be replaced. */
+export function checkTarget(path: string, overwrite: boolean): void {
+  if (isDevice(path)) return;
+  if (isFolder(path)) throw new UsageError(`"${path}" is a folder, not a file`);
+  if (exists(path) && !overwrite) {
     throw new UsageError(`"${path}" already exists`, {
       hints: ["pass --overwrite, or another name"],
     });
   }
-  if (present && Deno.statSync(path).isDirectory) {
-    throw new UsageError(`"${path}" is a folder, not a file`);
-  }
+}
+
+/** Opens a file; fails at once when `path` exists and must not be replaced. */
+function openFileSink(path: string, overwrite: boolean, unclaim: () => void): Sink {
+  checkTarget(path, overwrite);
   const [folder, name] = [dirname(path), basename(path)];
   const temporary = join(folder, `.${name}.${Deno.pid}.tmp`);
   removeLeftovers(folder, name);
@@ -91,6 +117,7 @@ function openFileSink(path: string, overwrite: boolean): Sink {
     [Symbol.dispose]() {
       if (!isOpen) return;
       isOpen = false;
+      unclaim();
       release();
       file.close();
       Deno.removeSync(temporary);
@@ -123,6 +150,9 @@ function writeAll(file: Deno.FsFile, text: string, path: string): void {
   try {
     writeAllSync(file, new TextEncoder().encode(text));
   } catch (error) {
+    if (error instanceof Deno.errors.BrokenPipe) {
+      throw new ClosedPipeError(`"${path}" was closed`, { cause: error });
+    }
     throw writeError(`"${path}"`, error);
   }
 }
@@ -182,6 +212,9 @@ export function openFigure(
   overwrite: boolean,
 ): Figure | undefined {
   if (path === undefined) return undefined;
+  if (path === "-") {
+    throw new UsageError("a figure cannot be written to stdout", { hints: ["name a file for it"] });
+  }
   const sink = openSink(io, path, overwrite);
   return {
     write(text) {

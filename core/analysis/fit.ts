@@ -179,7 +179,7 @@ function huber(e: number): number {
 function objectiveOf(observations: readonly Observation[], kind: LawKind): Objective {
   const streams = [...new Set(observations.map(({ p }) => p))];
   const lnP = Float64Array.from(streams, Math.log);
-  const place = Uint8Array.from(observations, ({ p }) => streams.indexOf(p));
+  const place = Uint32Array.from(observations, ({ p }) => streams.indexOf(p));
   const lnN = Float64Array.from(observations, ({ n }) => Math.log(n / UNIT));
   const lnL = Float64Array.from(observations, ({ loss }) => Math.log(loss));
   // Of each P: the logarithm of what N is multiplied with, what the whole term is multiplied with,
@@ -242,28 +242,39 @@ const COUNTS: Readonly<Record<LawKind, number>> = {
   additive: 5,
 };
 
+/** Fewest different P that determine a law. */
+const FEWEST_STREAMS: Readonly<Record<LawKind, number>> = {
+  chinchilla: 1,
+  log: 2,
+  theoretical: 2,
+  additive: 3,
+};
+
+const countDistinct = (observations: readonly Observation[], key: "n" | "p") =>
+  new Set(observations.map((row) => row[key])).size;
+
 /** More observations than parameters, and several P where a law has streams. */
 function requireEnough(observations: readonly Observation[], kind: LawKind): void {
   const parameters = COUNTS[kind];
-  const distinct = (key: "n" | "p") => new Set(observations.map((row) => row[key])).size;
   if (observations.length <= parameters) {
     throw new DataError(
       `the ${kind} law has ${parameters} parameters and needs more observations than that: there ` +
         `are ${observations.length}`,
     );
   }
-  if (kind !== "chinchilla" && distinct("p") < 2) {
-    const name = { log: "k", theoretical: "ρ", additive: "b" }[kind];
+  const streams = countDistinct(observations, "p");
+  if (streams < Math.min(2, FEWEST_STREAMS[kind])) {
+    const name = { chinchilla: "", log: "k", theoretical: "ρ", additive: "b" }[kind];
     throw new DataError(
       `the ${kind} law needs several P to determine ${name}: all ` +
         `observations have P = ${observations[0]!.p}`,
       { hints: ["fit E, A and α alone with `--law chinchilla`"] },
     );
   }
-  if (kind === "additive" && distinct("p") < 3) {
+  if (streams < FEWEST_STREAMS[kind]) {
     throw new DataError("the additive law needs three P or more to determine β");
   }
-  if (distinct("n") < 2) {
+  if (countDistinct(observations, "n") < 2) {
     throw new DataError(
       `the ${kind} law needs several N: all observations have N = ${observations[0]!.n}`,
     );
@@ -276,7 +287,7 @@ export type Parameter = "E" | "A" | "alpha" | "stream" | "beta";
 /** Refits of resampled observations. */
 export interface Bootstrap {
   readonly laws: readonly Law[];
-  /** Refits that reached no optimum and were left out. */
+  /** Refits left out: they reached no optimum, or had too few different N or P to determine one. */
   readonly dropped: number;
 }
 
@@ -301,7 +312,9 @@ export function bootstrap(
   for (let i = 0; i < resamples; i++) {
     const drawn = observations.map(() => observations[random.integer(observations.length)]!);
     const fit = refit(drawn, law);
-    const isUsable = fit.slope < FLAT &&
+    // A parameter that the drawn rows do not determine would stay where it starts.
+    const isUsable = countDistinct(drawn, "n") > 1 &&
+      countDistinct(drawn, "p") >= FEWEST_STREAMS[law.kind] && fit.slope < FLAT &&
       Object.values(fit.law).every((x) => typeof x === "string" || Number.isFinite(x));
     if (isUsable) laws.push(fit.law);
     else dropped++;

@@ -1,6 +1,7 @@
 /** `parscale doctor` as a black box: what it finds, in every format, and what a failure looks like. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { sheetOf } from "../../cli/commands/doctor/cuda.ts";
 import { documentOf, parseLines, rowsOf, succeed } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
@@ -27,6 +28,13 @@ Deno.test("a healthy machine passes every required check", async () => {
     assertStringIncludes(found, "the tfjs device needs the package @tensorflow/tfjs-node-gpu");
     assertStringIncludes(remedy, "npm:@tensorflow/tfjs-node-gpu@4.22.0");
   }
+});
+
+Deno.test("a GPU is compared with its own data sheet, never with that of another of a similar name", () => {
+  const sheet = (name: string) => sheetOf(name)?.name;
+  assertEquals(sheet("NVIDIA A100-SXM4-80GB"), "a100-sxm-80gb");
+  assertEquals(sheet("Tesla T4"), "t4-16gb");
+  assertEquals([sheet("NVIDIA L40"), sheet("NVIDIA T400 4GB")], [undefined, undefined]);
 });
 
 Deno.test("all formats list the same checks", async () => {
@@ -86,4 +94,6 @@ Deno.test("--device cuda without a driver ends at the libraries, with 4 and what
   const table = await runParscale("doctor --device cuda", { env });
   assertEquals(table.code, 4);
   assertStringIncludes(table.stderr, "please report this table");
+  assert(!table.stderr.includes("\x1b"), "lines are redrawn on terminals alone");
+  assertEquals((await runParscale("doctor --device cuda -q", { env })).stderr, "");
 });

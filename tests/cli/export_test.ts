@@ -163,6 +163,11 @@ Deno.test("f16 and 8 bits are smaller files with the same first token; those for
     assertEquals(q8.tokens[0], CONTINUED[0]);
   }));
 
+Deno.test("a capacity below the usual piece of a prompt makes the piece smaller", async () => {
+  const plan = await succeed(`export ${MODEL} --capacity 32 --dry-run`);
+  assertStringIncludes(plan, "prefill.onnx (32 of 32 tokens)");
+});
+
 Deno.test("a plan, a closed pipe; --overwrite replaces an export, and refuses a checkpoint", () =>
   withScratch(async (cwd) => {
     const plan = await succeed(`export ${MODEL} --dry-run`, { cwd });

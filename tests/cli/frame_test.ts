@@ -3,7 +3,7 @@ import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { commands } from "../../cli/commands/mod.ts";
-import { assertFailed, documentOf, jsonLines, MODEL, names, succeed } from "./models.ts";
+import { documentOf, jsonLines, MODEL, names, rowsOf, succeed } from "./models.ts";
 import { ENTRY, environment, programLine, runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -23,8 +23,18 @@ Deno.test("version and help go to stdout with 0", async () => {
   }
 });
 
+Deno.test("flags may stand before the command", async () => {
+  const [first, after] = [
+    await rowsOf("--hardware a100-sxm-80gb --batch 2 cost 1.6B"),
+    await rowsOf("cost 1.6B --hardware a100-sxm-80gb --batch 2"),
+  ];
+  assertEquals(first, after);
+});
+
 Deno.test("misuse: no command shows help on stderr", async () => {
-  assertFailed(await runParscale([]), 2, "Usage: parscale COMMAND [flags]");
+  const { code, stdout, stderr } = await runParscale([]);
+  assertEquals([code, stdout], [2, ""]);
+  assertStringIncludes(stderr, "Usage: parscale COMMAND [flags]");
 });
 
 Deno.test("help topics and command help", async () => {
@@ -41,6 +51,9 @@ Deno.test("help topics and command help", async () => {
 Deno.test("a closed pipe ends quietly with 0", async () => {
   const script = 'parscale completions zsh | head -c 10; echo " ${PIPESTATUS[0]}"';
   assertEquals(await runShell(script), { code: 0, stdout: "#compdef p 0\n", stderr: "" });
+  const device =
+    "parscale cost 1.6B --batch 1..3000 -o /dev/stdout | head -c 0; echo ${PIPESTATUS[0]}";
+  assertEquals(await runShell(device), { code: 0, stdout: "0\n", stderr: "" });
   const closed = await runShell("(sleep 0.1; parscale help environment; echo $? >&2) | true");
   assertEquals([closed.code, closed.stderr], [0, "0\n"]);
 });

@@ -47,7 +47,15 @@ Deno.test("text to ids and back, from a flag and as JSON lines", async () => {
     assertEquals(await succeed(`${INSPECT} --detokenize '${form}'`), "2+2=4\n", form);
   }
   assertEquals(await succeed(`${INSPECT} --tokenize -`, { stdin: "" }), "");
+  assertEquals(await succeed(`${INSPECT} --detokenize []`), "\n");
 });
+
+Deno.test("tokens go to the file that --out names", () =>
+  withScratch(async (cwd) => {
+    assertEquals(await succeed(`${INSPECT} --tokenize 2 --out ids.json`, { cwd }), "");
+    const ids = JSON.parse(await Deno.readTextFile(`${cwd}/ids.json`));
+    assertEquals(await succeed(`${INSPECT} --detokenize ${ids.join()}`), "2\n");
+  }));
 
 Deno.test("rows that cannot be used are named by line; good ones before are out already", async () => {
   const cases: readonly [flag: string, stdin: string, words: string][] = [

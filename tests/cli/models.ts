@@ -82,7 +82,8 @@ export function assertRefused(result: RunResult, code: number, message: string):
 /** Fails unless a run ended with this code, printed nothing, and said these words among its errors and hints. */
 export function assertFailed(result: RunResult, code: number, ...words: string[]): void {
   assertEquals([result.code, result.stdout], [code, ""], result.stderr);
-  assertMatch(result.stderr, /(^|\n)(error: [^\n]+\n)+(\n(hint: [^\n]+\n)+)?$/);
+  const form = /(^|\n)((error: [^\n]+\n)+(\n(hint: [^\n]+\n)+)?|\{"error":\{[^\n]+\}\}\n)$/;
+  assertMatch(result.stderr, form);
   for (const word of words) assertStringIncludes(result.stderr, word);
 }
 

@@ -57,6 +57,24 @@ Deno.test("rows have all points: smoothed training loss, validation loss as it i
     assertEquals([schema, results[0].label], ["parscale.plot/1", "a"]);
   }));
 
+Deno.test("folders of one name are curves of their own, named by their paths", () =>
+  inFolder(async (cwd) => {
+    for (const run of ["a", "b"]) {
+      Deno.mkdirSync(`${cwd}/of-${run}`);
+      Deno.renameSync(`${cwd}/${run}`, `${cwd}/of-${run}/run`);
+    }
+    const rows = await rowsOf("plot of-a/run of-b/run c --measure train", { cwd });
+    assertEquals(rows.map(({ label }) => label), ["of-a/run", "of-b/run", "c"]);
+  }));
+
+Deno.test("validation loss is drawn of a file that has no other", () =>
+  inFolder(async (cwd) => {
+    const rows = [1, 2].map((step) => ({ step, tokens: step, eval_loss: 3 - step }));
+    await Deno.writeTextFile(`${cwd}/only.jsonl`, jsonLines(...rows));
+    const [curve] = await rowsOf("plot only.jsonl --measure eval", { cwd });
+    assertEquals(curve.loss, [2, 1]);
+  }));
+
 Deno.test("runs of one label without a common step are refused", () =>
   inFolder(async (cwd) => {
     const { code, stderr } = await runParscale("plot c a --chain --label A,A", { cwd });

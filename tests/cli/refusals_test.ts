@@ -50,6 +50,7 @@ const FILES: Readonly<Record<string, unknown>> = {
   "text.jsonl": { ...TOKENS, loss: "2" },
   "other.jsonl": TOKENS,
   "half.json": { bandwidth_gb_s: 1 },
+  "timing.json": { schema: "parscale.bench/1", results: [1] },
   "typo.json": { ...HARDWARE, bandwith_gb_s: 1 },
   "negative.json": { ...HARDWARE, bandwidth_gb_s: -1 },
   "question.jsonl": QUESTION,

@@ -87,7 +87,7 @@ Deno.test("killed and interrupted: finished rows are not run twice, results and 
 Deno.test("answers now, scores later: the file scores as the run did, also from stdin", () =>
   withScratch(async (cwd) => {
     await runEval(`${WORK} --out answers --predict-only`, cwd);
-    const rest = `${ROWS} --data ${DATA} --json`, path = "answers/samples.jsonl";
+    const rest = `${ROWS} --data ${DATA} --json -q`, path = "answers/samples.jsonl";
     const { results: { tasks } } = await documentOf(`eval --score ${path} ${rest}`, { cwd });
     assertEquals(tasks, comparable(`${base}/whole`).results.tasks);
     const piped = await runShell(`cat ${path} | parscale eval --score - ${rest}`, { cwd });

@@ -1,5 +1,5 @@
 /** `--shard` of `generate`, `score` and `eval`: parts put together are the single run, bit for bit. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { runParscale, type RunResult, wordsOf } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 import { assertFailed, assertRefused, jsonLines } from "../cli/models.ts";
@@ -79,11 +79,34 @@ Deno.test("merge refuses parts that are missing, double or of other runs", () =>
       ["p1.json other.json p3.json", "are parts of different runs", ""],
       ["short.json p2.json p3.json", "rows, too few for its part", ""],
       ["whole.json", '"whole.json" is not a part', ""],
+      ["p1.json p2.json foreign.json", "are parts of different runs", "input"],
+      ["p1.json p2.json numbers.json", '"numbers.json" is damaged', ""],
+      ["p1.json p2.json named.json", '"named.json" is damaged', ""],
+      ["p1.json p2.json batch.json", '"batch.json" is damaged', ""],
     ];
+    const third = JSON.parse(await Deno.readTextFile(`${cwd}/p3.json`));
+    const { config } = third;
+    const changed = {
+      foreign: { ...third, input_sha256: "0" },
+      numbers: { ...third, results: [1] },
+      named: { ...third, config: { ...config, shard: "a" } },
+      batch: { ...third, config: { ...config, batch: -1 } },
+      failed: { ...third, results: third.results.with(0, { id: "row-4", error: "too long" }) },
+      limited: { ...third, config: { ...config, memory_limit: 8e9 } },
+    };
+    for (const [name, document] of Object.entries(changed)) {
+      await Deno.writeTextFile(`${cwd}/${name}.json`, JSON.stringify(document));
+    }
     for (const [files, message, hint] of refusals) {
       assertFailed(await runParscale(`merge ${files}`, { cwd }), 3, message!, hint!);
     }
     assertEquals((await runParscale("merge", { cwd })).code, 2);
+    assertFailed(await runParscale("merge -", { cwd }), 2, "`merge` reads files, not stdin");
+    const merge = "merge p1.json p2.json";
+    assertEquals((await runParscale(`${merge} limited.json`, { cwd })).code, 0);
+    const { code, stdout } = await runParscale(`${merge} failed.json --format csv`, { cwd });
+    assertEquals(code, 1);
+    assertStringIncludes(stdout, "\nrow-4,,,too long\n");
   }));
 
 Deno.test("--shard auto needs a launcher, an output and a file", () =>

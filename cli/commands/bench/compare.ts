@@ -165,6 +165,7 @@ function parsed(text: string): JsonObject | undefined {
 }
 
 function timingOf({ fields: row, line }: InputRow, name: string): Timing {
+  if (!isObject(row)) throw rowError(name, line, JSON.stringify(row), "a row of parscale bench");
   const missing = KEYS.find((key) => !(key in row));
   if (missing !== undefined) {
     throw rowError(name, line, `no "${missing}"`, "a row of parscale bench");

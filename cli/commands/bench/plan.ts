@@ -6,8 +6,10 @@ import { isParScale, type ModelConfig } from "../../../core/model/config.ts";
 import { quantizes } from "../../../core/runtime/mod.ts";
 import { checkBlockSize, matrixFormat } from "../../../core/session/quantization.ts";
 import type { ValuesOf } from "../../framework/command.ts";
+import { refuseOthers } from "../../input/forms.ts";
 import { requireContext } from "../../input/limits.ts";
 import { findCheckpoint, findModel, type ModelPlan } from "../../input/open_model.ts";
+import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { counted } from "../../output/units.ts";
 import type { command } from "./flags.ts";
@@ -54,14 +56,17 @@ export function slotsOf({ context, prompt }: Work, steps: number): number {
 }
 
 /** Finds the model, and checks lengths and matrices. */
-export async function plan(values: BenchValues, io: Io): Promise<ComparisonPlan | TimingPlan> {
-  const { model, adapter, rounds, warmup, steps, seed } = values;
-  if (values.compare !== undefined || values.against !== undefined) return comparisonOf(values);
-  if (model === undefined) {
-    throw new UsageError("`bench` needs `--model`", {
-      hints: ["to compare timings that exist already, pass --compare and --against"],
-    });
+export async function plan(
+  values: BenchValues,
+  io: Io,
+  invocation: Invocation,
+): Promise<ComparisonPlan | TimingPlan> {
+  const { adapter, rounds, warmup, steps, seed } = values;
+  if (values.compare !== undefined) {
+    refuseOthers(invocation, "`--compare`", ["compare", "against", "tolerance"]);
+    return comparisonOf(values);
   }
+  const model = values.model!; // one of the two is there
   checkBlockSize(values.blockSize);
   const paths = await findModel({ model, adapter }, io);
   const checkpoint = await findCheckpoint(paths, io);

@@ -1,6 +1,7 @@
 /** Carries out `parscale completions`. */
 import { type CommandEntry, loadAll, type ValuesOf } from "../../framework/command.ts";
 import { completionScript, type Shell } from "../../framework/completions.ts";
+import { refuseFormat } from "../../input/forms.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { writeText } from "../../output/sink.ts";
@@ -10,9 +11,10 @@ import type { command } from "./flags.ts";
 export async function run(
   { arguments: [shell], out, overwrite }: ValuesOf<typeof command>,
   io: Io,
-  _invocation: Invocation,
+  invocation: Invocation,
   commands: readonly CommandEntry[],
 ): Promise<void> {
+  refuseFormat(invocation, "a completion script");
   const script = completionScript(shell as Shell, await loadAll(commands));
   writeText(io, script, out, overwrite);
 }

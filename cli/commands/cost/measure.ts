@@ -48,7 +48,8 @@ export async function measureRows(
   invocation: Invocation,
 ): Promise<void> {
   const { runs } = setting.device;
-  const device = await openDevice(setting.device.device, setting.device);
+  const open = () => openDevice(setting.device.device, setting.device);
+  let device = await open(), engine: Engine | undefined;
   try {
     const inputs = inputsOf(setting);
     using report = new Report(io, invocation, {
@@ -56,13 +57,16 @@ export async function measureRows(
       device: device.name,
       shown: COLUMNS,
     });
-    const engines = new Map<number, Engine>();
     for (const work of works) {
       const config = configOf(setting, work);
+      if (engine !== undefined && engine.config.streams !== work.streams) {
+        // Rows of one P stand together: with the device its weights are freed.
+        engine = undefined;
+        device.close();
+        device = await open();
+      }
       const planBytes = requireMemory(device, config, work);
-      const engine = engines.get(work.streams) ??
-        new Engine(device, config, randomWeights(config));
-      engines.set(work.streams, engine);
+      engine ??= new Engine(device, config, randomWeights(config));
       io.detail(`measuring P = ${work.streams}, batch ${work.batch}`);
       const { prefillS, decodeS } = await measureWork(engine, work, runs);
       const predicted = predict(work);
@@ -150,7 +154,7 @@ function requireMemory(device: Device, config: ModelConfig, work: Workload): num
 
 /** Median seconds of prefill and of all decode steps; the first run, which compiles, counts not. */
 async function measureWork(engine: Engine, work: Workload, runs: number) {
-  const cache = engine.createCache(work.batch, work.input + work.output);
+  using cache = engine.createCache(work.batch, work.input + work.output);
   await timeRun(engine, cache, work);
   const times: Awaited<ReturnType<typeof timeRun>>[] = [];
   for (let run = 0; run < runs; run++) times.push(await timeRun(engine, cache, work));

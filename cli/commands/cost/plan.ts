@@ -28,6 +28,8 @@ import { resolveModel } from "../../../core/hub/model.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { suggestionHint } from "../../framework/suggest.ts";
+import { refuseOthers } from "../../input/forms.ts";
+import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import type { command } from "./flags.ts";
 
@@ -86,8 +88,15 @@ interface Hardware {
 export const THIS_MACHINE = "this-machine";
 
 /** Finds model and hardware, and checks lengths. */
-export async function plan(values: CostValues, io: Io): Promise<CostPlan> {
-  if (values.arguments.length > 0) return { kind: "list" };
+export async function plan(
+  values: CostValues,
+  io: Io,
+  invocation: Invocation,
+): Promise<CostPlan> {
+  if (values.arguments.length > 0) {
+    refuseOthers(invocation, "`cost ls`");
+    return { kind: "list" };
+  }
   const model = await openModel(values, io);
   const isOwn = values.hardware === THIS_MACHINE ||
     (values.hardware === undefined && values.measured);
@@ -155,6 +164,9 @@ function lengthsOf({ input, output, svg }: CostValues, model: CostModel) {
 function trainingOf(values: CostValues, model: CostModel): TrainingPlan {
   const { batch, microBatch: micro, trainParams = "all", recompute } = values;
   if (values.mode === "infer") return { batches: [], seqLens: [], trainParams, recompute };
+  if (trainParams === "introduced" && Math.max(model.streams, ...values.streams) === 1) {
+    throw new UsageError("`--train-params introduced` needs more than one stream");
+  }
   const seqLens = orDefault(values.seqLen, [2048]);
   checkContext(model, Math.max(...seqLens));
   const batches = batch.flatMap((batch) =>

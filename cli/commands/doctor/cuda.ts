@@ -271,12 +271,13 @@ async function compareTraining(device: CudaDevice): Promise<string> {
 }
 
 /** The data sheet of a GPU by the driver's name for it, such as "NVIDIA A100-SXM4-80GB". */
-function sheetOf(name: string): CostDevice | undefined {
-  const text = name.toLowerCase().replace(/[^a-z0-9]/g, "");
+export function sheetOf(name: string): CostDevice | undefined {
+  const text = name.toLowerCase().replace(/rtx (?=\d)/, "rtx");
+  const words = text.split(/[^a-z0-9]+/);
   const agreement = ({ name }: CostDevice) => {
     const [model, ...details] = name.split("-") as [string, ...string[]];
     const known = details.filter((detail) => text.includes(detail)).length;
-    return text.includes(model) ? 10 * model.length + known : 0;
+    return words.includes(model) ? 1 + known : 0;
   };
   const [best] = DEVICES.toSorted((a, b) => agreement(b) - agreement(a));
   return best && agreement(best) > 0 ? best : undefined;

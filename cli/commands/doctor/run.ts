@@ -98,9 +98,8 @@ async function bringUpDevice(device: string, io: Io, invocation: Invocation): Pr
   for await (const { stage, ok, found, seconds } of bringUp(options)) {
     failed ||= !ok;
     report.row({ stage, status: ok ? "ok" : "fail", found, seconds });
-    io.redraw(`${stage}: ${ok ? "ok" : "failed"}`);
+    io.note(`${stage}: ${ok ? "ok" : "failed"}`);
   }
-  io.redraw("");
   await report.finish();
   io.note(
     failed

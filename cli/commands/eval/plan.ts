@@ -5,11 +5,13 @@ import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import { isCode, type Task } from "../../../core/eval/harness/task.ts";
 import { SUITES } from "../../../core/eval/tasks/mod.ts";
 import type { ValuesOf } from "../../framework/command.ts";
+import { refuseOthers } from "../../input/forms.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { parseShard } from "../../input/shard.ts";
 import { requireTask } from "../../input/task.ts";
 import type { command } from "./flags.ts";
 import type { FetchPlan } from "../../input/published_rows.ts";
+import type { Invocation } from "../../output/document.ts";
 
 /** Values of the flags. */
 type EvalValues = ValuesOf<typeof command>;
@@ -78,17 +80,20 @@ export type EvalPlan = EvaluatePlan | ScorePlan | ShowPlan | FetchPlan | MergePl
 const SHOWN_ROWS = 1;
 
 /** @throws {UsageError} for flags that exclude each other, and unknown tasks */
-export function plan(values: EvalValues): EvalPlan {
+export function plan(values: EvalValues, _io: unknown, invocation: Invocation): EvalPlan {
   const [action, ...names] = values.arguments;
   const { data, verify, overwrite } = values;
   switch (action) {
     case "ls":
+      refuseOthers(invocation, "`eval ls`", ["data"]);
       return { kind: "list", data };
     case "show":
       return showPlan(values, names);
     case "fetch":
+      refuseOthers(invocation, "`eval fetch`", ["data", "verify"]);
       return { kind: "fetch", tasks: tasksToFetch(names), data, verify, overwrite };
     case "merge":
+      refuseOthers(invocation, "`eval merge`", ["fail-under"]);
       return mergePlan(values, names);
   }
   const { nSamples, temperature } = values;

@@ -4,7 +4,7 @@
  */
 import { UsageError } from "../../../core/base/errors.ts";
 import { VERSION } from "../../../core/base/version.ts";
-import { writeFolder } from "../../../core/checkpoint/folder.ts";
+import { requireFreeTarget, writeFolder } from "../../../core/checkpoint/folder.ts";
 import type { Checkpoint } from "../../../core/checkpoint/open.ts";
 import { copyCompanions, writeJson, writeText } from "../../../core/checkpoint/write.ts";
 import { buildForward } from "../../../core/model/forward.ts";
@@ -26,6 +26,7 @@ type ExportValues = ValuesOf<typeof command>;
 /** Plan of an export: the flags, with sizes fitted to the model. */
 interface ExportPlan extends ExportValues {
   readonly out: string;
+  readonly tokens: number;
   readonly capacity: number;
   readonly streams: number;
   /** Type of the matrices. */
@@ -37,7 +38,8 @@ export async function plan(values: ExportValues, io: Io): Promise<ExportPlan> {
   checkQuantize({ ...values, device: values.target });
   const { config } = await findCheckpoint(values, io, "`export`");
   const limit = config.maxPositionEmbeddings;
-  const { tokens, capacity = Math.min(1024, limit), quantize = "none", dtype } = values;
+  const { capacity = Math.min(1024, limit), quantize = "none", dtype } = values;
+  const { tokens = Math.min(64, capacity) } = values;
   const fitting = `pass --capacity ${limit} or less`;
   requireContext(config, capacity, `\`--capacity ${capacity}\``, fitting);
   if (tokens > capacity) {
@@ -47,7 +49,8 @@ export async function plan(values: ExportValues, io: Io): Promise<ExportPlan> {
   }
   const weights = quantize === "none" ? dtype : quantize;
   const { out = derivedName(values.model, "onnx") } = values;
-  return { ...values, out, capacity, streams: config.streams, weights };
+  await requireFreeTarget(out, values.overwrite ? "export" : undefined);
+  return { ...values, out, tokens, capacity, streams: config.streams, weights };
 }
 
 /** Text of `--dry-run`. */

@@ -53,11 +53,6 @@ export interface Question {
 /** Reads observations and questions, so that what is wrong shows before anything is fitted. */
 export async function plan(values: FitValues, io: Io): Promise<FitPlan> {
   const { curves, latex, bootstrap: resamples, seed } = values;
-  if (curves === "-") {
-    throw new UsageError("figures cannot be written to stdout", {
-      hints: ["name an SVG file: `--curves law.svg`"],
-    });
-  }
   const questions = parseQuestions(values);
   const input = await openInput(values, io);
   return { ...input, laws: lawsOf(values), resamples, seed, questions, curves, latex };

@@ -12,13 +12,13 @@ import { type NamedSessions, openAdapters } from "../../input/named_models.ts";
 import { openModel } from "../../input/open_model.ts";
 import { type Prompt, readPrompts } from "../../input/prompts.ts";
 import { failureOf } from "../../input/rows.ts";
-import { isOfShard } from "../../input/shard.ts";
+import { hashInput, isOfShard } from "../../input/shard.ts";
 import { visible, visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { PrefillProgress, Progress } from "../../output/progress.ts";
-import { RowWriter, Turns } from "../../output/row_writer.ts";
+import { GENERATE_COLUMNS, RowWriter, Turns } from "../../output/row_writer.ts";
 import { openSink } from "../../output/sink.ts";
 import type { Decoding, GeneratePlan } from "./plan.ts";
 import {
@@ -185,7 +185,7 @@ async function showTexts(
 
 /** Answers the prompts of this part that are not done; the number is the exit code. */
 async function writeRows(
-  { decoding: { numReturn, jsonSchema }, shard, resume }: GeneratePlan,
+  { decoding: { numReturn, jsonSchema }, prompts: { from }, shard, resume }: GeneratePlan,
   { session, adapters }: NamedSessions,
   prompts: readonly Prompt[] | AsyncIterable<Prompt>,
   answer: (
@@ -201,7 +201,8 @@ async function writeRows(
   using rows = new RowWriter(io, invocation, {
     schema: "parscale.generate/1",
     device,
-    columns: ["id", "finish_reason", "text", "error"],
+    inputSha256: await hashInput(shard, from),
+    columns: GENERATE_COLUMNS,
     resume,
     identity: () => ({ model: model(), device, "json-schema": jsonSchema }),
   });

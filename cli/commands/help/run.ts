@@ -10,6 +10,7 @@ import type { Format } from "../../framework/common.ts";
 import { commonHelp, fullHelp, programHelp } from "../../framework/help.ts";
 import { manPage } from "../../framework/man.ts";
 import { environmentName } from "../../framework/table.ts";
+import { refuseFormat } from "../../input/forms.ts";
 import { PLAIN } from "../../output/color.ts";
 import type { Invocation } from "../../output/document.ts";
 import { EXIT_CODES } from "../../output/exit_codes.ts";
@@ -114,7 +115,10 @@ export async function run(
   const { out, overwrite } = invocation;
   const paint = out === undefined ? io.palette("stdout") : PLAIN;
   const options = { width: Math.min(io.width(), 100), paint };
-  const write = (text: string) => writeText(io, text, out, overwrite);
+  const write = (text: string) => {
+    refuseFormat(invocation, `\`help${topic === undefined ? "" : ` ${topic}`}\``);
+    writeText(io, text, out, overwrite);
+  };
   if (topic === undefined) return write(programHelp(commands, options));
   const entry = commands.find(({ name }) => name === topic);
   if (entry) return write(fullHelp(await entry.load(), options));

@@ -10,6 +10,8 @@ import { bucketFor } from "../../../core/generate/kv_cache.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { ValuesOf } from "../../framework/command.ts";
+import { formatFlag } from "../../framework/table.ts";
+import { refuseFormat, refuseOthers } from "../../input/forms.ts";
 import { requireContext } from "../../input/limits.ts";
 import { findModel, modelPlan, openModel } from "../../input/open_model.ts";
 import { readJsonLines, rowError } from "../../input/rows.ts";
@@ -17,6 +19,7 @@ import { visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { Report } from "../../output/report.ts";
+import { openSink } from "../../output/sink.ts";
 import { bytesText, counted, grouped } from "../../output/units.ts";
 import type { command } from "./flags.ts";
 
@@ -25,7 +28,7 @@ type InspectValues = ValuesOf<typeof command>;
 /** Runs the command. */
 export async function run(values: InspectValues, io: Io, invocation: Invocation): Promise<void> {
   if (values.tokenize !== undefined || values.detokenize !== undefined) {
-    return await runTokenizer(values, io);
+    return await runTokenizer(values, io, invocation);
   }
   using model = await openModel(modelPlan(values), io);
   const { checkpoint, engine } = model;
@@ -136,31 +139,41 @@ function readable(f: Fields): Record<string, string> {
 }
 
 /** Prints ids of texts, or texts of ids. */
-async function runTokenizer({ model, tokenize, detokenize }: InspectValues, io: Io): Promise<void> {
+async function runTokenizer(
+  { model, tokenize, detokenize }: InspectValues,
+  io: Io,
+  invocation: Invocation,
+): Promise<void> {
+  const flag = tokenize === undefined ? "detokenize" : "tokenize", name = formatFlag(flag);
+  refuseOthers(invocation, name, ["model", flag]);
+  refuseFormat(invocation, `the output of ${name}`);
   const tokenizer = await openTokenizer((await findModel({ model, adapter: undefined }, io)).model);
+  using out = openSink(io, invocation.out, invocation.overwrite);
   const encode = (text: string) => JSON.stringify(Array.from(tokenizer.encode(text)));
   if (tokenize === "-") {
     for await (const { value, line } of readJsonLines(io.readLines(), "stdin")) {
       if (typeof value !== "string") throw valueError(line, value, "a JSON string");
-      io.write(encode(value) + "\n");
+      out.write(encode(value) + "\n");
     }
   } else if (tokenize !== undefined) {
-    io.write(encode(tokenize) + "\n");
+    out.write(encode(tokenize) + "\n");
   } else if (detokenize === "-") {
     for await (const { value, line } of readJsonLines(io.readLines(), "stdin")) {
       if (!isIds(value)) throw valueError(line, value, "a JSON array of token ids");
-      io.write(JSON.stringify(tokenizer.decode(value)) + "\n");
+      out.write(JSON.stringify(tokenizer.decode(value)) + "\n");
     }
   } else {
-    const ids = detokenize!.replace(/^\s*\[|\]\s*$/g, "").split(",").map((id) => id.trim());
+    const list = detokenize!.trim().replace(/^\[|\]$/g, "").trim();
+    const ids = list === "" ? [] : list.split(",").map((id) => id.trim());
     if (!ids.every((id) => /^\d+$/.test(id))) {
       throw new UsageError(
         `invalid value "${detokenize}" for \`--detokenize\`: must be token ids separated by commas`,
       );
     }
     const text = tokenizer.decode(ids.map(Number));
-    io.write((io.isTerminal("stdout") ? visibleLines(text) : text) + "\n");
+    out.write((out.isTerminal ? visibleLines(text) : text) + "\n");
   }
+  out.commit();
 }
 
 function valueError(line: number, value: unknown, expected: string): DataError {

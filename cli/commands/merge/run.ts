@@ -2,22 +2,25 @@
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { isObject, type JsonObject, readJsonObject } from "../../../core/base/files.ts";
 import type { ValuesOf } from "../../framework/command.ts";
-import type { ConfigValue } from "../../framework/table.ts";
-import { parseShard, type Shard } from "../../input/shard.ts";
+import { type ConfigValue, snakeCase } from "../../framework/table.ts";
+import { partOf, type Shard } from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { Report } from "../../output/report.ts";
+import { Report, type ReportOptions } from "../../output/report.ts";
+import { FREE_FLAGS, GENERATE_COLUMNS, SCORE_COLUMNS } from "../../output/row_writer.ts";
 import type { Row } from "../../output/table.ts";
 import type { command } from "./flags.ts";
 
-/** The commands whose rows are dealt to parts, and how many at a time. */
-const UNITS: Readonly<Record<string, (config: JsonObject) => number>> = {
-  generate: () => 1,
-  score: ({ batch }) => Number(batch),
+/** The commands whose rows are dealt to parts: how many at a time, and the columns of their tables. */
+const COMMANDS: Readonly<
+  Record<string, Pick<Part, "columns"> & { readonly unit: (config: JsonObject) => unknown }>
+> = {
+  generate: { unit: () => 1, columns: GENERATE_COLUMNS },
+  score: { unit: ({ batch }) => batch, columns: SCORE_COLUMNS },
 };
 
 /** Keys of a config that differ from part to part without a difference in the rows. */
-const FREE = new Set(["shard", "out", "threads", "quiet", "verbose", "color", "progress"]);
+const FREE = new Set(["shard", ...FREE_FLAGS.map(snakeCase)]);
 
 /** One document. */
 interface Part extends Shard {
@@ -25,7 +28,10 @@ interface Part extends Shard {
   readonly document: JsonObject;
   readonly command: string;
   readonly config: JsonObject;
+  readonly columns: ReportOptions["columns"];
   readonly rows: readonly Row[];
+  /** Rows that are dealt at a time. */
+  readonly unit: number;
 }
 
 /** Merges documents; the number is the exit code, 1 when rows failed. */
@@ -47,9 +53,10 @@ export async function run(
     schema: String(schema),
     seed: typeof seed === "number" ? seed : undefined,
     device: String(device),
+    columns: first.columns,
   });
   let failed = false;
-  for (const row of dealtBack(parts, UNITS[first.command]!(first.config))) {
+  for (const row of dealtBack(parts, first.unit)) {
     failed ||= "error" in row;
     report.row(row);
   }
@@ -58,17 +65,33 @@ export async function run(
 }
 
 async function readPart(path: string): Promise<Part> {
+  if (path === "-") throw new UsageError("`merge` reads files, not stdin");
   const document = await readJsonObject(path);
-  const { command, config, results } = document;
-  if (typeof command !== "string" || !Object.hasOwn(UNITS, command) || !isObject(config)) {
-    throw new DataError(`"${path}" is not a document of ${Object.keys(UNITS).join(" or ")}`, {
+  const { command, config, results: rows } = document;
+  const known = Object.hasOwn(COMMANDS, String(command)) ? COMMANDS[String(command)] : undefined;
+  if (known === undefined || !isObject(config)) {
+    throw new DataError(`"${path}" is not a document of ${Object.keys(COMMANDS).join(" or ")}`, {
       hints: ["make the parts with --shard and --json"],
     });
   }
-  if (typeof config.shard !== "string" || !Array.isArray(results)) {
+  if (typeof config.shard !== "string" || !Array.isArray(rows)) {
     throw new DataError(`"${path}" is not a part: it was made without \`--shard\``);
   }
-  return { path, document, command, config, rows: results, ...parseShard(config.shard)! };
+  const shard = partOf(config.shard), unit = known.unit(config);
+  if (shard === undefined || !rows.every(isObject) || !Number.isInteger(unit) || Number(unit) < 1) {
+    throw new DataError(`"${path}" is damaged: its rows, "shard" or "batch" cannot be read`);
+  }
+  const { columns } = known;
+  return {
+    path,
+    document,
+    command: String(command),
+    config,
+    columns,
+    rows,
+    unit: Number(unit),
+    ...shard,
+  };
 }
 
 /** The parts in order, of which there must be all; returns the first. */
@@ -76,9 +99,9 @@ function requireWhole(parts: Part[]): Part {
   parts.sort((a, b) => a.part - b.part);
   const [first] = parts as [Part];
   const identity = ({ document, command, config }: Part) => {
-    const { schema, version, seed, device } = document;
+    const { schema, version, seed, device, input_sha256 } = document;
     const flags = Object.entries(config).filter(([name]) => !FREE.has(name)).sort();
-    return { schema, version, command, seed, device, flags: Object.fromEntries(flags) };
+    return { schema, version, command, seed, device, input_sha256, flags };
   };
   for (const part of parts) {
     const [a, b] = [identity(first), identity(part)].map((each) => JSON.stringify(each));

@@ -33,7 +33,7 @@ const curveFlags = flagGroup("Curves", {
     defaultText: "the names of the folders",
     summary: "Name of each run, in their order",
     details: "Runs of one name are one curve: their mean, shaded from the lowest to the highest. " +
-      "So are the seeds of one setting drawn.",
+      "So are the seeds of one setting drawn. Folders of one name have their paths as names.",
   },
   chain: {
     type: "switch",
@@ -55,6 +55,7 @@ const figureFlags = flagGroup("Figure", {
     type: "string",
     defaultText: "the measure",
     summary: "Title of the SVG figure",
+    requires: ["svg"],
     details: "Stands above the curves.",
   },
   svg: {

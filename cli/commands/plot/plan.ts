@@ -36,10 +36,6 @@ const FIELDS: Readonly<Record<Measure, string>> = { train: "loss", eval: "eval_l
 /** Reads all runs that the command line names. */
 export async function plan(values: PlotValues, io: Io): Promise<PlotPlan> {
   const { x, measure, ema, title, height, svg, log } = values;
-  if (svg === "-") {
-    throw new UsageError("`--svg` needs a file name", { hints: ["for instance --svg loss.svg"] });
-  }
-  if (title !== undefined && svg === undefined) throw new UsageError("`--title` needs `--svg`");
   const runs = await readRuns(values, io);
   const axes = { logX: log.includes("x"), logY: log.includes("y") };
   return { runs, x, measure, ema, title, height, svg, ...axes };
@@ -60,16 +56,19 @@ async function readRuns(values: PlotValues, io: Io): Promise<RunLosses[]> {
   }
   const twice = paths.find((path, i) => paths.indexOf(path) !== i);
   if (twice !== undefined) throw new UsageError(`"${twice}" is given twice`);
+  const folders = paths.map(folderName);
+  const isUnique = (name: string) => folders.indexOf(name) === folders.lastIndexOf(name);
   const runs: RunLosses[] = [];
   for (const [i, path] of paths.entries()) {
     const { name, rows } = await readRows(path, io);
-    runs.push({ path, label: labels[i] ?? labelOf(path), points: lossesOf(rows, values.x, name) });
+    const label = labels[i] ?? (isUnique(folders[i]!) ? folders[i]! : path);
+    runs.push({ path, label, points: lossesOf(rows, values, name) });
   }
   return values.chain ? await chained(runs) : runs;
 }
 
 /** `run` for `runs/run`, `runs/run/` and `runs/run/metrics.jsonl`. */
-function labelOf(path: string): string {
+function folderName(path: string): string {
   if (path === "-") return "stdin";
   const full = resolve(path);
   return basename(full) === "metrics.jsonl" ? basename(resolve(full, "..")) : basename(full);
@@ -92,13 +91,15 @@ async function readRows(path: string, io: Io): Promise<{ name: string; rows: Jso
 
 function lossesOf(
   rows: readonly JsonObject[],
-  x: PlotValues["x"],
+  { x, measure }: Pick<PlotValues, "x" | "measure">,
   name: string,
 ): RunLosses["points"] {
   if (rows.length === 0) throw new DataError(`${name} has no steps yet`);
   const key = x === "steps" ? "step" : "tokens";
   const train = pointsOf(rows, key, "train", name);
-  if (train.length === 0) throw new DataError(`${name} has no field "loss"`);
+  if (measure.includes("train") && train.length === 0) {
+    throw new DataError(`${name} has no field "loss"`);
+  }
   return { train, eval: pointsOf(rows, key, "eval", name) };
 }
 

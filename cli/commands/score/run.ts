@@ -14,11 +14,17 @@ import { encodePair, startTokenOf } from "../../../core/tokenizer/pair.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { memoryBudget } from "../../input/limits.ts";
 import { type ModelPlan, modelPlan, openModel } from "../../input/open_model.ts";
-import { isOfShard, parseShard, requireFileForShard, type Shard } from "../../input/shard.ts";
+import {
+  hashInput,
+  isOfShard,
+  parseShard,
+  requireFileForShard,
+  type Shard,
+} from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
 import { inputName, type Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
-import { RowWriter } from "../../output/row_writer.ts";
+import { RowWriter, SCORE_COLUMNS } from "../../output/row_writer.ts";
 import {
   failureOf,
   fieldNames,
@@ -58,7 +64,8 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   using results = new RowWriter(io, invocation, {
     schema: "parscale.score/1",
     device,
-    columns: ["id", { key: "loglikelihood", digits: 4 }, "is_greedy", "error"],
+    inputSha256: await hashInput(shard, from),
+    columns: SCORE_COLUMNS,
     resume,
     identity: () => ({
       model: modelFingerprint(checkpoint),

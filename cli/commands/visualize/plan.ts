@@ -55,17 +55,9 @@ type TextSource =
     readonly shots: number;
   };
 
-/** Checks the page's file, and that the task has data. */
+/** Checks that the task has data. */
 export function plan(values: VisualizeValues): VisualizePlan {
-  const { html, out, maxTokens, batch, diversity } = values;
-  if (html === "-") {
-    throw new UsageError("`--html` cannot be written to stdout", {
-      hints: ["name a file: `--html FILE`"],
-    });
-  }
-  if (html !== undefined && html === out) {
-    throw new UsageError(`\`--html\` and \`--out\` both name "${html}"`);
-  }
+  const { html, maxTokens, batch, diversity } = values;
   return { model: modelPlan(values), source: sourceOf(values), maxTokens, batch, diversity, html };
 }
 

@@ -121,6 +121,23 @@ Deno.test("bootstrap: a parameter at its bound in the fit may lie above it in a 
   assert(above > 10 && above < 90, `k is above its bound in ${above} of 100`);
 });
 
+Deno.test("bootstrap: rows drawn with one P or one N determine nothing and are dropped", () => {
+  const rows = observations.filter(({ p }) => p === 1).slice(0, 5)
+    .concat(observations.filter(({ p }) => p === 4).slice(0, 1));
+  const { laws, dropped } = bootstrap(rows, FIT.law, { resamples: 300, seed: 7 });
+  assert(dropped > 60, `${dropped} dropped`);
+  const still = laws.filter(({ stream }) => Math.abs(stream / FIT.law.stream - 1) < 1e-12);
+  assertEquals(still, []);
+});
+
+Deno.test("more than 256 different P are told apart", () => {
+  const rows = Array.from({ length: 600 }, (_, i) => {
+    const n = i % 2 === 0 ? 1e9 : 3e9, p = 1 + (i >> 1);
+    return { n, p, loss: predictLoss(FIT.law, n, p) };
+  });
+  assertClose(refit(rows, FIT.law).law.stream, FIT.law.stream, 1e-6, "k");
+});
+
 Deno.test("observations of one N are refused, and of one P fit the law without streams", () => {
   const single = () => void fitLaw(observations.map((row) => ({ ...row, n: 1e9 })), "log");
   const words = "needs several N: all observations have N = 1000000000";

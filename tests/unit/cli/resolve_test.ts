@@ -34,7 +34,8 @@ function resolved(
     const path = `${scratch}/config.json`;
     if (config !== undefined) await Deno.writeTextFile(path, config);
     const line = config === undefined ? args : [...args, "--config", path];
-    return await resolve(parse(line, table), table, command, (name) => env[name]);
+    const commands = ["train", "eval"];
+    return await resolve(parse(line, table), table, command, (name) => env[name], commands);
   });
 }
 
@@ -156,6 +157,9 @@ Deno.test("the user's file is under --config and over presets, with a table per 
     assertEquals((await resolved([], env, '{"lr": 0.3}')).values.lr, 0.3);
     await write("[train]\nstrems = 2\n");
     await assertRejects(() => resolved(["--model", "m"], env), MisuseError, 'key "strems"');
+    await write("[trian]\nlr = 2\n");
+    const unknown = 'a table for an unknown command: "trian"';
+    await assertRejects(() => resolved(["--model", "m"], env), UsageError, unknown);
     await write("lr = 2\n");
     await assertRejects(() => resolved(["--model", "m"], env), UsageError, "belongs to no command");
   }));

@@ -41,7 +41,7 @@ Deno.test("a context keeps the tokens it has alone, and an empty one is the star
   }
 });
 
-Deno.test("what has no tokens to go on from, or none to score, is refused", () => {
+Deno.test("an empty context without a start token, and an empty continuation, are refused", () => {
   const refused = (context: string, continuation: string, start?: number) =>
     assertThrows(() => encodePair(letters, context, continuation, start), DataError).message;
   assertStringIncludes(refused("", "ab"), "cannot score after an empty prompt");

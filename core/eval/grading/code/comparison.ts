@@ -55,8 +55,12 @@ export function compareWith({ entryPoint, atol, inputs, expected }: Expectation)
   return (index, result) => isRight(index, result) || !isRight(index, expected[index]!);
 }
 
+const lengthOf = (value: Value) =>
+  value.kind === "list" || value.kind === "tuple" ? value.items.length : undefined;
+
 function near(actual: Value, expected: Value, tolerance: number): boolean {
-  return actual.type === expected.type && allclose(actual, expected, tolerance);
+  return actual.type === expected.type && lengthOf(actual) === lengthOf(expected) &&
+    allclose(actual, expected, tolerance);
 }
 
 function isFloats(value: Value): boolean {

@@ -140,6 +140,14 @@ Deno.test("the tolerance of floats stays for later inputs", () => {
   assert(isRight(2, "[1.0000001, 2]"), "types inside need not be");
 });
 
+Deno.test("sequences of other lengths are not close, though NumPy would repeat one of them", () => {
+  for (const [result, wanted] of [["[1.5]", "[1.5, 1.5]"], ["[]", "[1.5]"], ["1.5", "[1.5]"]]) {
+    const expected = [wanted!];
+    const isRight = compareWith({ entryPoint: "f", atol: 0, inputs: ["[1]"], expected });
+    assert(!isRight(0, result!), `${result} for ${wanted}`);
+  }
+});
+
 Deno.test("special rules accept what EvalPlus accepts", () => {
   const right = (entryPoint: string, input: string, expected: string, result: string, atol = 0) =>
     compareWith({ entryPoint, atol, inputs: [input], expected: [expected] })(0, result);
