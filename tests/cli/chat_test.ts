@@ -72,6 +72,20 @@ Deno.test("a conversation that exceeds the context is told, and the next line is
   assert(stdout.trim() !== "");
 });
 
+Deno.test("a message whose answer fails again is still there", () =>
+  withScratch(async (cwd) => {
+    const stdin = `Hello\n/system ${"x ".repeat(40_000)}\n/retry\n/save talk.jsonl\n`;
+    const { code, stderr } = await runParscale(`chat ${GREEDY} --max-tokens 3`, { stdin, cwd });
+    assertEquals(code, 0);
+    assertStringIncludes(stderr, "exceed the model's context");
+    const { messages } = JSON.parse(await Deno.readTextFile(`${cwd}/talk.jsonl`));
+    const said = messages.map((
+      { role, content }: Record<string, string>,
+    ) => [role, content.length]);
+    assertEquals(said.slice(1, 2), [["user", 5]]);
+    assertEquals([said.length, said[2][0]], [3, "assistant"]);
+  }));
+
 const CHAT = ["chat", CHAT_MODEL, "--temperature", "0", "--max-tokens", "6"];
 const PROMPT = (screen: string) => screen.endsWith("\n>");
 

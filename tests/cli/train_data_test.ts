@@ -182,8 +182,14 @@ Deno.test("rows that do not fit may be cut or left out", () =>
   withWorkplace(async (place) => {
     place.write("lengths.jsonl", jsonLines({ tokens: [1, 2, 3] }, { tokens: [4, 5, 6, 7, 8, 9] }));
     const line = "--model p2 --data lengths.jsonl --no-pack --no-shuffle --seq-len 4 --batch 2";
-    for (const [how, tokens] of [["truncate", 7], ["drop", 3]] as const) {
-      const metrics = await place.trained(`${line} --long-rows ${how} --epochs 1 --out ${how}`);
+    const cases = [["truncate", 7, "cut short"], ["drop", 3, "left out"]] as const;
+    for (const [how, tokens, what] of cases) {
+      const { code, stderr } = await place.train(
+        `${line} --long-rows ${how} --epochs 1 --out ${how}`,
+      );
+      assertEquals(code, 0, stderr);
+      assertStringIncludes(stderr, `1 document longer than a row ${what}\n`);
+      const metrics = place.metrics(how);
       assertEquals([metrics.length, metrics[0].tokens], [1, tokens]);
     }
   }));

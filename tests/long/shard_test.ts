@@ -6,7 +6,7 @@ import { assertFailed, assertRefused, jsonLines } from "../cli/models.ts";
 import { comparable, EVAL, sortedLines } from "../cli/eval_testing.ts";
 
 const MODEL = new URL("../../fixtures/models/qwen2-p2-tied-f32", import.meta.url).pathname;
-const ENGINE = `--model ${MODEL} --threads 1 -q`;
+const ENGINE = `--model ${MODEL} --threads 1`;
 
 /** Rows of unequal length. */
 const ROWS = jsonLines(
@@ -107,6 +107,12 @@ Deno.test("merge refuses parts that are missing, double or of other runs", () =>
     const { code, stdout } = await runParscale(`${merge} failed.json --format csv`, { cwd });
     assertEquals(code, 1);
     assertStringIncludes(stdout, "\nrow-4,,,too long\n");
+  }));
+
+Deno.test("a part without rows is not told that the input has none", () =>
+  withScratch(async (cwd) => {
+    await Deno.writeTextFile(`${cwd}/rows.jsonl`, ROWS.slice(0, ROWS.indexOf("\n") + 1));
+    done(await runParscale(`${COMMANDS.generate} --shard 2/2 --json -o none.json`, { cwd }));
   }));
 
 Deno.test("--shard auto needs a launcher, an output and a file", () =>

@@ -69,29 +69,36 @@ export class ChatSession implements Disposable {
 
   /** The conversation with its system message. */
   get messages(): ChatMessage[] {
+    return this.#before(this.#messages.length);
+  }
+
+  /** The system message and what was said before a place. */
+  #before(at: number): ChatMessage[] {
     const { system } = this;
     const first = system === undefined ? [] : [{ role: "system", content: system }];
-    return [...first, ...this.#messages];
+    return [...first, ...this.#messages.slice(0, at)];
   }
 
-  /** Takes back the last message and its answer; undefined when there is none. */
-  takeBack(): string | undefined {
+  /** The last message and its place in the conversation; undefined when there is none. */
+  get last(): { readonly text: string; readonly at: number } | undefined {
     const at = this.#messages.findLastIndex(({ role }) => role === "user");
-    if (at < 0) return undefined;
-    const { content } = this.#messages[at]!;
-    this.#messages = this.#messages.slice(0, at);
-    return content as string; // as `answer` has put it there
+    // Text, as `answer` has put it there.
+    return at < 0 ? undefined : { text: this.#messages[at]!.content as string, at };
   }
 
-  /** Answers a message; one that is stopped stays in the conversation as far as it came. */
+  /**
+   * Answers a message; one that is stopped stays in the conversation as far as it came. What was said from
+   * the place `at` on is replaced once there is an answer.
+   */
   async *answer(
     message: string,
     stop: AbortSignal,
     onPrefill: (done: number, total: number) => void,
+    at = this.#messages.length,
   ): AsyncGenerator<AnswerPart> {
     const { config, tokenizer } = this.#model.session;
     const asked = { role: "user", content: message };
-    const tokens = await encodeChat(tokenizer, [...this.messages, asked]);
+    const tokens = await encodeChat(tokenizer, [...this.#before(at), asked]);
     const stream = new CompletionStream(tokenizer);
     const scheduler = this.#scheduler();
     const { maxTokens, topP, seed } = this.options;
@@ -120,7 +127,8 @@ export class ChatSession implements Disposable {
     } finally {
       scheduler.cancel(index);
     }
-    this.#messages.push(asked, { role: "assistant", content: stream.text });
+    const answer = { role: "assistant", content: stream.text };
+    this.#messages = [...this.#messages.slice(0, at), asked, answer];
   }
 
   #scheduler(): Scheduler {

@@ -90,9 +90,9 @@ export class Talk {
   }
 
   async #retry(): Promise<void> {
-    const message = this.session.takeBack();
-    if (message === undefined) this.io.note("there is no message yet");
-    else await this.#answer(message);
+    const { last } = this.session;
+    if (last === undefined) this.io.note("there is no message yet");
+    else await this.#answer(last.text, last.at);
   }
 
   async #save(path: string): Promise<void> {
@@ -107,7 +107,7 @@ export class Talk {
     }
   }
 
-  async #answer(message: string): Promise<void> {
+  async #answer(message: string, at?: number): Promise<void> {
     const io = this.io;
     const { config } = this.session.model.session;
     const colored = io.isColored("stdout");
@@ -120,7 +120,8 @@ export class Talk {
     try {
       using reading = new PrefillProgress(io);
       const onPrefill = reading.update.bind(reading);
-      for await (const part of this.session.answer(message, this.#answering.signal, onPrefill)) {
+      const { signal } = this.#answering;
+      for await (const part of this.session.answer(message, signal, onPrefill, at)) {
         reading.end();
         parts.push(part);
         io.write(shown.add(part));

@@ -208,9 +208,11 @@ async function writeRows(
   });
   const total = "length" in prompts ? prompts.length : undefined;
   using progress = new Progress(io, { label: "Generating", unit: "rows", total });
+  let count = 0;
   const open = async function* () {
     for await (const prompt of rows.untilInterrupted(each(prompts))) {
       const { at, ...input } = prompt;
+      count++;
       if (!isOfShard(shard, at)) rows.skip(at);
       else if (!rows.has(at, input)) yield prompt;
     }
@@ -226,7 +228,7 @@ async function writeRows(
     }
     await rows.pause();
   }
-  if (rows.done === 0) io.warn("there are no prompts in the input");
+  if (count === 0) io.warn("there are no prompts in the input");
   return await rows.finish();
 }
 

@@ -31,7 +31,7 @@ import { memoryBudget, requireFreeMemory } from "../../input/limits.ts";
 import { findModel, openModel } from "../../input/open_model.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
-import { bytesText } from "../../output/units.ts";
+import { bytesText, counted } from "../../output/units.ts";
 import type { Ranks } from "../../ranks/ranks.ts";
 import type { LengthPlan, TrainPlan } from "./plan.ts";
 
@@ -88,6 +88,10 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
       device.close();
     };
     const stream = data.batches(trainer.sizes.batch);
+    if (stream.shortened > 0) {
+      const what = plan.data.longRows === "drop" ? "left out" : "cut short";
+      io.note(`${counted(stream.shortened, "document")} longer than a row ${what}`);
+    }
     const loop = loopOptions(plan, data, stream, ranks.world, trainer);
     const run = { source, tokenizer, data, stream, device, trainer, memory, loop };
     return { ...run, takesFreeMemory, [Symbol.dispose]: dispose };
