@@ -122,6 +122,16 @@ cli/output/journal.ts by unit/cli/journal_test.ts
   rows of another input count as done: entry.input === hashOf(input) → true
   other flags are resumed: other.length === 0 → true
 
+core/analysis/fit.ts by unit/analysis/fit_golden_test.ts
+  rows of one P are refitted: countDistinct(drawn, "p") >= FEWEST_STREAMS[law.kind] → true
+  256 different P: Uint32Array.from(observations → Uint8Array.from(observations
+
+core/eval/grading/code/comparison.ts by unit/eval/grading/code_test.ts
+  lists of other lengths are close:  && lengthOf(actual) === lengthOf(expected) &&\n → &&\n
+
+cli/output/sink.ts by cli/plot_test.ts cli/refusals_test.ts
+  two outputs of one file: claimed.has(target) → false
+
 cli/output/row_writer.ts by unit/cli/row_writer_test.ts
   exit code 0 when a row failed: this.#failed > 0 ? 1 : 0 → 0
   rows as they finish: this.#waiting.set(at, rows) → this.#waiting.set(this.#written, rows)
