@@ -79,9 +79,7 @@ Deno.test("a message whose answer fails again is still there", () =>
     assertEquals(code, 0);
     assertStringIncludes(stderr, "exceed the model's context");
     const { messages } = JSON.parse(await Deno.readTextFile(`${cwd}/talk.jsonl`));
-    const said = messages.map((
-      { role, content }: Record<string, string>,
-    ) => [role, content.length]);
+    const said = messages.map((m: { role: string; content: string }) => [m.role, m.content.length]);
     assertEquals(said.slice(1, 2), [["user", 5]]);
     assertEquals([said.length, said[2][0]], [3, "assistant"]);
   }));
