@@ -10,7 +10,7 @@ import { DataError, UsageError } from "../base/errors.ts";
 import { RandomStream } from "../base/random.ts";
 import { Engine } from "../generate/engine.ts";
 import type { TokenConstraint } from "../generate/logit_rules.ts";
-import { type Score, scoreBatch } from "../generate/score.ts";
+import { type Score, scoreBatch, type ScoreRequest } from "../generate/score.ts";
 import type { GrammarEngine } from "../grammar/engine.ts";
 import type { GrammarSource } from "../grammar/source.ts";
 import { isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
@@ -19,6 +19,7 @@ import { introducedTensors, parameterSpecs } from "../model/parameters.ts";
 import type { Weights } from "../runtime/device.ts";
 import type { DeviceName, MatrixKind } from "../runtime/mod.ts";
 import { type ChatMessage, encodeChat } from "../tokenizer/chat.ts";
+import { encodePair, startTokenOf } from "../tokenizer/pair.ts";
 import type { EncodeOptions, Tokenizer } from "../tokenizer/types.ts";
 import { PrefixCache } from "../generate/prefix_cache.ts";
 import { type BeamCompletion, completeByBeams } from "./beam.ts";
@@ -214,13 +215,27 @@ export class Session implements Disposable {
   }
 
   /**
-   * Log-probabilities of a continuation after a context, both text or token ids.
-   * @throws {DataError} when one of them has no tokens
+   * Log-probabilities of a continuation after a context. Two texts are encoded together, as `parscale score`
+   * and lm-evaluation-harness do; an empty context is the beginning of a text.
+   * @throws {DataError} when there are no tokens to score, or none before them
    */
   async score(
     context: string | readonly number[],
     continuation: string | readonly number[],
   ): Promise<Score> {
+    const [score] = await scoreBatch(this.engine, [await this.#pairOf(context, continuation)]);
+    return score!;
+  }
+
+  async #pairOf(
+    context: string | readonly number[],
+    continuation: string | readonly number[],
+  ): Promise<ScoreRequest> {
+    if (typeof context === "string" && typeof continuation === "string") {
+      const tokenizer = await this.openTokenizer();
+      const start = startTokenOf(tokenizer, this.config.eosTokenIds);
+      return encodePair(tokenizer, context, continuation, start);
+    }
     const ids = (text: string | readonly number[], options: EncodeOptions = {}) =>
       typeof text === "string" ? this.tokenizer.encode(text, options) : text;
     const before = ids(context);
@@ -229,8 +244,7 @@ export class Session implements Disposable {
       const empty = before.length === 0 ? "context" : "continuation";
       throw new DataError(`cannot score: the ${empty} has no tokens`);
     }
-    const [score] = await scoreBatch(this.engine, [{ tokens, from: before.length }]);
-    return score!;
+    return { tokens, from: before.length };
   }
 
   /**

@@ -101,9 +101,16 @@ Deno.test("options that are unknown or out of range are refused", async () => {
   }
 });
 
+Deno.test("two texts are encoded together, whichever has the space between them", async () => {
+  assertEquals(await model.score("2 + 2 = ", "4"), await model.score("2 + 2 =", " 4"));
+  assertEquals((await model.score("", "2 + 2")).tokenLogprobs.length > 0, true);
+});
+
 Deno.test("what has no tokens is not scored", async () => {
-  for (const [context, continuation] of [["", "a"], ["a", ""]] as const) {
-    await assertRejects(() => model.score(context, continuation), DataError, "has no tokens");
+  const empty = "cannot score an empty continuation";
+  await assertRejects(() => model.score("a", ""), DataError, empty);
+  for (const [context, continuation] of [[[], [1]], [[1], []]]) {
+    await assertRejects(() => model.score(context!, continuation!), DataError, "has no tokens");
   }
 });
 
