@@ -5,7 +5,7 @@
  * are refused here, as are those that are too large to be honest.
  */
 import { DataError } from "../base/errors.ts";
-import { isObject, jsonDepth, show } from "../base/files.ts";
+import { isObject, jsonDepth, type JsonObject, show } from "../base/files.ts";
 
 /** Constraint of a text. */
 export type GrammarSource =
@@ -25,6 +25,20 @@ const DATA = new Set(["const", "enum", "default", "examples"]);
 
 /** Keywords whose value holds schemas under names of the author's. */
 const NAMED = new Set(["properties", "$defs", "definitions"]);
+
+/** Keywords that say nothing about which values are valid. */
+const ANNOTATIONS = new Set([
+  ...["title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"],
+  ...["$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "discriminator"],
+]);
+
+/** Keywords beside which the library reads no other, in the order in which it looks for them. */
+const ALONE = ["$ref", "const", "enum", "anyOf", "oneOf", "allOf"];
+
+/** Keywords of strings, of which the library reads one group. */
+const STRINGS = [["format"], ["pattern"], ["minLength", "maxLength"]];
+
+const BOUNDS = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
 
 /** Largest schema as JSON, and deepest. */
 const MAX_BYTES = 64 << 10, MAX_DEPTH = 48;
@@ -47,6 +61,7 @@ export function requireSupported(schema: unknown): void {
 function requireKeywords(schema: unknown): void {
   if (Array.isArray(schema)) return schema.forEach(requireKeywords);
   if (!isObject(schema)) return;
+  requireEnforced(schema);
   for (const [keyword, value] of Object.entries(schema)) {
     if (UNSUPPORTED.has(keyword) && value !== false) {
       throw new DataError(`the schema keyword "${keyword}" is not supported`);
@@ -60,4 +75,44 @@ function requireKeywords(schema: unknown): void {
       Object.values(value).forEach(requireKeywords);
     }
   }
+}
+
+/** Refuses keywords that the library leaves out beside others, or for a type. */
+function requireEnforced(schema: JsonObject): void {
+  const keywords = Object.keys(schema).filter((keyword) => !ANNOTATIONS.has(keyword));
+  const refuse = (keyword: string, where: string) => {
+    throw new DataError(`the schema keyword "${keyword}" is not supported ${where}`);
+  };
+  const alone = ALONE.find((keyword) => keywords.includes(keyword));
+  if (alone !== undefined) {
+    const values = alone === "const" ? [schema.const] : alone === "enum" ? schema.enum : [];
+    const isSaid = (keyword: string) => keyword === "type" && isOfType(values, schema.type);
+    const other = keywords.find((keyword) => keyword !== alone && !isSaid(keyword));
+    if (other !== undefined) refuse(other, `beside "${alone}"`);
+    const parts = schema.allOf;
+    if (Array.isArray(parts) && parts.length > 1) refuse("allOf", "with several schemas");
+  }
+  const types = [schema.type].flat();
+  const bound = BOUNDS.find((keyword) => keywords.includes(keyword));
+  if (bound !== undefined && (types.includes("number") || !types.includes("integer"))) {
+    refuse(bound, "for numbers that are not of type integer");
+  }
+  const [, second] = STRINGS.map((group) => group.find((keyword) => keywords.includes(keyword)))
+    .filter((keyword) => keyword !== undefined);
+  if (second !== undefined) refuse(second, "beside another keyword of strings");
+  const { required, properties = {} } = schema;
+  if (!Array.isArray(required) || !isObject(properties)) return;
+  const unknown = required.find((name) => !Object.hasOwn(properties, name));
+  if (unknown !== undefined) refuse("required", `for ${show(unknown)}, which is no property`);
+}
+
+/** Returns whether all values are of one of the types. */
+function isOfType(values: unknown, types: unknown): boolean {
+  const names = [types].flat();
+  const typeOf = (value: unknown) =>
+    value === null ? "null" : Array.isArray(value) ? "array" : typeof value;
+  return Array.isArray(values) && values.length > 0 &&
+    values.every((value) =>
+      names.includes(typeOf(value)) || (Number.isInteger(value) && names.includes("integer"))
+    );
 }

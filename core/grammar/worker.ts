@@ -62,7 +62,8 @@ async function loadLibrary(): Promise<typeof import("@mlc-ai/web-xgrammar")> {
   const names = globalThis as unknown as Record<string, unknown>;
   names.require = createRequire(import.meta.url);
   names.__filename = "";
-  console.error = console.warn = (...words: unknown[]) => said += `${words.join(" ")}\n`;
+  console.error = console.warn = console.log = (...words: unknown[]) =>
+    said += `${words.join(" ")}\n`;
   await import("@mlc-ai/web-xgrammar");
   return names.xgrammar as typeof import("@mlc-ai/web-xgrammar");
 }
