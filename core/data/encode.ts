@@ -81,7 +81,8 @@ async function encodeWith(
       case "completion": {
         const { prompt, completion } = document;
         const start = startTokenOf(tokenizer, end);
-        const { tokens, from } = encodePair(tokenizer, prompt, completion, start);
+        const whole = { keepsText: true };
+        const { tokens, from } = encodePair(tokenizer, prompt, completion, start, whole);
         return Int32Array.from([...tokens, ...end], (id, i) => i < from ? ~id : id);
       }
       case "messages":

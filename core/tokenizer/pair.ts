@@ -4,7 +4,7 @@
  * White space at the end of the context moves to the front of the continuation, then both are
  * encoded together, and what goes beyond the context's own token count is the continuation. Nothing
  * checks that the context's own tokens begin the whole. Where a merge crosses the border, they are
- * used all the same, so that published scores can be reproduced.
+ * used all the same and some of the continuation is lost, so that published scores can be reproduced.
  */
 import { DataError } from "../base/errors.ts";
 import type { EncodeOptions, Tokenizer } from "./types.ts";
@@ -33,7 +33,8 @@ export function startTokenOf(
 /**
  * All tokens of the pair and the first one to score.
  *
- * An empty context stands for the beginning of a text: `startToken` then takes its place.
+ * An empty context stands for the beginning of a text: `startToken` then takes its place. With `keepsText` a
+ * continuation into which a merge would reach is encoded by itself, so that all of it is there.
  * @throws {DataError} when there is nothing to score, or no start token for an empty context
  */
 export function encodePair(
@@ -41,6 +42,7 @@ export function encodePair(
   context: string,
   continuation: string,
   startToken: number | undefined,
+  { keepsText = false } = {},
 ): { tokens: number[]; from: number } {
   if (continuation === "") {
     throw new DataError("cannot score an empty continuation");
@@ -58,6 +60,10 @@ export function encodePair(
   const kept = context.replace(TRAILING_SPACE, "");
   const before = Array.from(tokenizer.encode(kept));
   const whole = Array.from(tokenizer.encode(context + continuation));
+  const isCut = keepsText && before.some((id, i) => whole[i] !== id);
+  const after = isCut
+    ? Array.from(tokenizer.encode(context.slice(kept.length) + continuation, { frame: false }))
+    : whole.slice(before.length);
   // Where nothing is left of the context, the first token has nothing to be predicted from.
-  return { tokens: [...before, ...whole.slice(before.length)], from: Math.max(1, before.length) };
+  return { tokens: [...before, ...after], from: Math.max(1, before.length) };
 }

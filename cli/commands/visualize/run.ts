@@ -132,7 +132,7 @@ async function encodeText(raw: RawText, model: Session): Promise<readonly number
   const head = messages === undefined ? prompt : await conversation(raw, tokenizer);
   if (tokens !== undefined) return head === "" ? tokens : [...tokenizer.encode(head), ...tokens];
   if (head === "" || text === "") return tokenizer.encode(head + text);
-  return encodePair(tokenizer, head, text, undefined).tokens;
+  return encodePair(tokenizer, head, text, undefined, { keepsText: true }).tokens;
 }
 
 /** A conversation ends where the answer begins if one follows, else after its last message. */

@@ -61,6 +61,11 @@ Deno.test("of a completion the prompt is not trained, and a blank between belong
   ]);
   const blank = { prompt: "Question: 2+2?\nAnswer: ", completion: "four" };
   assertEquals(await encode(blank), await encode(row));
+  // A word that tokens would join with the prompt is learned, as generation will see the border.
+  for (const completion of ["cess it", "cess"]) {
+    const found = runs(await encode({ prompt: " pro", completion }, { endToken: END }));
+    assertEquals(found, ["- pro", `+${completion}<|endoftext|>`]);
+  }
   // An empty prompt needs something to predict the first token from.
   assertEquals(runs(await encode({ prompt: "", completion: "four" }, { endToken: END })), [
     "-<|endoftext|>",
