@@ -173,7 +173,9 @@ async function runCommand(
   const startedMs = frame.io.system.now();
   const { resolve } = await import("./framework/resolve.ts");
   const table = flagsOf(command);
-  const env = (name: string) => frame.io.env(name);
+  // A command that another one runs has all of its flags on the line.
+  const isChild = frame.io.env("PARSCALE_CHILD") !== undefined;
+  const env = (name: string) => isChild ? undefined : frame.io.env(name);
   const commands = frame.registry.map(({ name }) => name);
   let resolution = await resolve(parsed, table, command, env, commands);
   if (resolution.values.shard === "auto") {

@@ -46,7 +46,10 @@ const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
     marks: [/^\.lock$/],
     files: /^(\.lock|\.rank-\d+|\.?(config\.json|metrics\.jsonl|last))$/,
     folders: [
-      [/^(checkpoint-\d+|\.checkpoint-\d+\.(partial|replaced|removed)-\d+)$/, CHECKPOINT_FILES],
+      [
+        /^(checkpoint-\d+|\.checkpoint-\d+\.(partial|replaced|removed)-\d+(-[\da-f]+)?)$/,
+        CHECKPOINT_FILES,
+      ],
       [/^tensorboard$/, /^events\.out\.tfevents\./],
     ],
   },

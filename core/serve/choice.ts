@@ -35,11 +35,9 @@ export class Choice {
     model: ServedModel,
     request: ServeRequest,
     prompt: EncodedPrompt,
-    { index, sample, seed, constraint, parser }: {
-      /** Position in the response. */
+    { index, seed, constraint, parser }: {
+      /** Position in the response, and random stream of the seed. */
       readonly index: number;
-      /** Position among the choices of one prompt. */
-      readonly sample: number;
       readonly seed: number;
       readonly constraint: TokenConstraint | undefined;
       readonly parser: ToolCallParser | undefined;
@@ -57,7 +55,7 @@ export class Choice {
       tokens: prompt.tokens,
       maxTokens: Math.min(request.maxTokens ?? room, room),
       sampling: request.sampling,
-      random: new RandomStream(seed, sample),
+      random: new RandomStream(seed, index),
       eosTokenIds: request.ignoreEos ? [] : model.session.config.eosTokenIds,
       shouldStop: this.#stream.shouldStop,
       streamWeights: request.weights,

@@ -62,7 +62,7 @@ export async function answer(
         const index = p * request.n + sample;
         const constraint = constraints[index];
         const parser = format && new ToolCallParser(format);
-        return new Choice(model, request, prompt, { index, sample, seed, constraint, parser });
+        return new Choice(model, request, prompt, { index, seed, constraint, parser });
       })
     );
     const counts = { model: model.name };

@@ -153,7 +153,7 @@ export function readRequest(
     tools,
     grammar,
     seed: readSeed(fields),
-    echo: fields.boolean("echo"),
+    echo: kind === "completion" && fields.boolean("echo"),
     topLogprobs: kind === "chat"
       ? readChatLogprobs(fields)
       : fields.integer("logprobs", { min: 0, max: 20 }),

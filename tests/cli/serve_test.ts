@@ -55,6 +55,8 @@ Deno.test("completions", async (t) => {
     assertEquals(new Set(texts(alone)).size, 3, "every choice draws from a stream of its own");
     assertEquals(texts(await server.complete({ ...body, n: 1 })), texts(alone).slice(0, 1));
     assert(texts(await server.complete({ ...body, seed: 12 })).join() !== texts(alone).join());
+    const same = await server.complete({ ...body, prompt: Array(3).fill(body.prompt), n: 1 });
+    assertEquals(texts(same), texts(alone), "equal prompts are choices too");
   });
 
   await t.step("echo with log-probabilities: those of score, null first", async () => {
@@ -274,6 +276,8 @@ Deno.test("chats, and adapters as model names over one backbone", (t) =>
       assertEquals(choice.message.content, plain.choices[0].text);
       assertEquals(usage.prompt_tokens, tokens.length);
       const parts = [{ type: "text", text: "Tell me " }, { type: "text", text: "of the fox" }];
+      const echo = await server.chat({ ...greedy, echo: true });
+      assertEquals(echo.choices[0].message, choice.message, "a field that is ignored");
       const again = await server.chat({ ...greedy, messages: [{ role: "user", content: parts }] });
       assertEquals(again.choices[0].message.content, choice.message.content);
       assertEquals(again.usage.prompt_tokens_details.cached_tokens, tokens.length - 1);

@@ -77,6 +77,8 @@ Deno.test("train --overwrite replaces a run, and refuses a folder that holds any
     const hint = "hint: pass `--resume` or `--overwrite`, or choose another `--out`";
     assertFailed(await place.train(line), 2, 'error: "run" already exists\n', hint);
     assertEquals(place.read("run/metrics.jsonl"), before);
+    // As a killed process leaves it.
+    await Deno.mkdir(`${place.cwd}/run/.checkpoint-000089.partial-4194301-392bdbb9`);
     const again = `--model p2 ${ROWS} --steps 1 --overwrite --tensorboard --out run`;
     const not = "it is not replaced";
     const notes = `"run" holds "notes.txt", which is not part of a training run: ${not}`;

@@ -51,6 +51,16 @@ Deno.test("from scratch with --tokenizer: a config.json or a shape of the paper 
     assert(!place.exists("planned"));
   }));
 
+Deno.test("small rates fall too, those of a frozen backbone's prefixes as well", () =>
+  withWorkplace(async (place) => {
+    const [low, frozen] = await Promise.all([
+      place.trained(`--model p2 ${ROWS} --steps 4 --lr 1e-6 --out low`),
+      place.trained(`--model p2 ${ROWS} --steps 4 --lr 0 --lr-prefix 0.01 --out frozen`),
+    ]);
+    assertAlmostEquals(low!.at(-1).lr, 1e-7, 1e-12);
+    assertAlmostEquals(frozen!.at(-1).lr_prefix, 1e-5, 1e-9);
+  }));
+
 Deno.test("two stages: one stream with WSD, then converted, then trained with two", () =>
   withWorkplace(async (place) => {
     const wsd = "--schedule wsd --warmup 2 --decay-steps 3 --steps 10 --lr 3e-3 --lr-min 1e-4";

@@ -70,7 +70,7 @@ export const trainingFlags = flagGroup("Training", {
   "lr-min": {
     type: "number",
     min: 0,
-    default: 1e-5,
+    defaultText: "1e-5, or a tenth of --lr where that is less",
     summary: "Learning rate at the end of the schedule",
     details: "Rates of groups fall by the same factor as --lr.",
   },

@@ -98,7 +98,12 @@ export async function plan(
   const others = extension && { tokens: undefined, epochs: undefined };
   const values = { ...resumed, ...extension, ...others };
   const { lr, lrPrefix = lr, lrAggregator = lr, schedule: kind, warmup, decaySteps } = values;
-  const minFactor = kind === "constant" || lr === 0 ? 1 : Math.min(1, values.lrMin / lr);
+  const peak = lr > 0 ? lr : Math.max(lrPrefix, lrAggregator);
+  const { lrMin = Math.min(1e-5, peak / 10) } = values;
+  if (lrMin > peak && kind !== "constant") {
+    throw new UsageError(`\`--lr-min ${lrMin}\` exceeds the peak learning rate of ${peak}`);
+  }
+  const minFactor = kind === "constant" || peak === 0 ? 1 : lrMin / peak;
   return {
     out: values.out,
     overwrite: values.overwrite,
