@@ -1,19 +1,34 @@
 /** Checks of a command that has several forms: flags of other forms, and formats of plain text. */
 import { UsageError } from "../../core/base/errors.ts";
 import { commonFlags } from "../framework/common.ts";
-import { formatFlag } from "../framework/table.ts";
+import { type FlagTable, formatFlag } from "../framework/table.ts";
 import type { Invocation } from "../output/document.ts";
 
-/** Refuses flags besides the common ones and those that the form `form` has, such as `cost ls`. */
+/**
+ * Refuses flags besides those that the form `form` has, such as `cost ls`, and the common ones, unless the
+ * command has one of its own in `table`.
+ */
 export function refuseOthers(
-  { origins }: Invocation,
+  invocation: Invocation,
   form: string,
   own: readonly string[] = [],
+  table: FlagTable = {},
 ): void {
-  const known = new Set([...Object.keys(commonFlags), ...own]);
-  for (const [name, origin] of Object.entries(origins)) {
-    if (origin !== "flag" || known.has(name)) continue;
-    throw new UsageError(`${formatFlag(name)} cannot be combined with ${form}`);
+  const common = Object.keys(commonFlags).filter((name) => !Object.hasOwn(table, name));
+  const known = new Set([...common, ...own]);
+  const others = Object.keys(invocation.origins).filter((name) => !known.has(name));
+  refuseFlags(invocation, form, others);
+}
+
+/** Refuses flags of these names. */
+export function refuseFlags(
+  { origins }: Invocation,
+  form: string,
+  names: readonly string[],
+): void {
+  const given = names.find((name) => origins[name] === "flag");
+  if (given !== undefined) {
+    throw new UsageError(`${formatFlag(given)} cannot be combined with ${form}`);
   }
 }
 

@@ -67,22 +67,39 @@ Deno.test("Ctrl-C stops an answer and not the program; between answers it ends i
 Deno.test("a conversation that exceeds the context is told, and the next line is taken", async () => {
   const stdin = `${"x ".repeat(40_000)}\n/clear\nHello\n`;
   const { code, stdout, stderr } = await runParscale(`chat ${GREEDY} --max-tokens 3`, { stdin });
-  assertEquals(code, 0);
+  assertEquals(code, 1, "a message has no answer");
   assertStringIncludes(stderr, "exceed the model's context");
   assert(stdout.trim() !== "");
 });
 
-Deno.test("a message whose answer fails again is still there", () =>
+Deno.test("/retry answers the message that failed, and keeps it where it fails again", () =>
   withScratch(async (cwd) => {
-    const stdin = `Hello\n/system ${"x ".repeat(40_000)}\n/retry\n/save talk.jsonl\n`;
+    const long = "x ".repeat(40_000);
+    const stdin = `/save none\nHello\n${long}\n/retry\n/save talk.jsonl\n/clear\nHello\n` +
+      `/system ${long}\n/retry\n/save again.jsonl\n`;
     const { code, stderr } = await runParscale(`chat ${GREEDY} --max-tokens 3`, { stdin, cwd });
-    assertEquals(code, 0);
-    assertStringIncludes(stderr, "exceed the model's context");
-    const { messages } = JSON.parse(await Deno.readTextFile(`${cwd}/talk.jsonl`));
-    const said = messages.map((m: { role: string; content: string }) => [m.role, m.content.length]);
-    assertEquals(said.slice(1, 2), [["user", 5]]);
-    assertEquals([said.length, said[2][0]], [3, "assistant"]);
+    assertEquals([code, names(cwd)], [1, ["again.jsonl", "talk.jsonl"]]);
+    assertEquals(stderr.match(/exceed the model's context/g)?.length, 3, stderr);
+    const [talk, again] = await Promise.all(
+      ["talk", "again"].map(async (name) =>
+        JSON.parse(await Deno.readTextFile(`${cwd}/${name}.jsonl`)).messages
+      ),
+    );
+    assertEquals(again.slice(1), talk);
+    assertEquals([talk.length, talk[0].content], [2, "Hello"]);
   }));
+
+Deno.test("a signal ends a conversation with its exit code", async () => {
+  const pipes = { stdin: "piped", stdout: "piped", stderr: "null" } as const;
+  const process = parscale(`chat ${GREEDY} --max-tokens 2`, pipes).spawn();
+  const writer = process.stdin.getWriter(), reader = process.stdout.getReader();
+  await writer.write(new TextEncoder().encode("Hello\n"));
+  await reader.read();
+  process.kill("SIGTERM");
+  assertEquals((await process.status).code, 143);
+  await writer.close().catch(() => {});
+  await reader.cancel();
+});
 
 const CHAT = ["chat", CHAT_MODEL, "--temperature", "0", "--max-tokens", "6"];
 const PROMPT = (screen: string) => screen.endsWith("\n>");

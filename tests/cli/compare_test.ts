@@ -200,8 +200,13 @@ Deno.test("intervals are Student's, of pairs and of means with one degree of fre
     const times = (high - low) / 2 / Math.hypot(a, b);
     assert(Math.abs(times - t) < 1e-9, `${times}`);
   }
-  const exact = differenceOfMeans(mean(1, 0), mean(0, 0))!;
-  assertEquals([exact.low, exact.high], [1, 1]);
+  // Without a spread, few rows that differ alike say nothing, and six or more that there is a difference.
+  for (const [n, expected] of [[2, undefined], [5, undefined], [6, [1, 1]]] as const) {
+    const [ones, zeros] = [Array(n).fill(1), Array(n).fill(0)];
+    const paired = pairedDifference(ones, zeros);
+    const means = differenceOfMeans({ ...mean(1, 0), n }, { ...mean(0, 0), n });
+    for (const found of [paired, means]) assertEquals(found && [found.low, found.high], expected);
+  }
   assertEquals(differenceOfMeans(mean(1, undefined), mean(0, 0)), undefined);
 });
 

@@ -2,9 +2,11 @@
 import { dirname } from "node:path";
 import { PLATFORM } from "../../../core/base/platform/mod.ts";
 import type { ValuesOf } from "../../framework/command.ts";
+import { refuseFlags } from "../../input/forms.ts";
+import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { onEndingSignals } from "../../output/signals.ts";
+import { type EndingSignal, onEndingSignals, SIGNALS } from "../../output/signals.ts";
 import { type NamedAdapter, openServed, parseAdapters } from "../../input/named_models.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { TerminalLines } from "../../input/terminal_lines.ts";
@@ -22,7 +24,8 @@ interface ChatPlan extends Pick<ChatValues, "system" | "streamWeights" | "histor
 }
 
 /** The conversation that flags ask for. */
-export function plan(values: ChatValues): ChatPlan {
+export function plan(values: ChatValues, _io: unknown, invocation: Invocation): ChatPlan {
+  refuseFlags(invocation, "`chat`", ["out", "overwrite", "format"]);
   const { system, streamWeights, maxTokens, temperature, topP, seed, history } = values;
   return {
     model: modelPlan(values),
@@ -46,14 +49,14 @@ export async function run(plan: ChatPlan, io: Io): Promise<number> {
   if (isTerminal) {
     io.note(`${session.model.name}: /help lists the commands, Ctrl-C stops an answer`);
   }
-  const { promise: interrupted, resolve: end } = Promise.withResolvers<typeof INTERRUPTED>();
+  const { promise: interrupted, resolve: end } = Promise.withResolvers<Ending>();
   let lines: Lines | undefined;
   const interrupt = () => {
-    if (!talk.stop() && !lines?.clear()) end(INTERRUPTED);
+    if (!talk.stop() && !lines?.clear()) end({ signal: "SIGINT" });
   };
   const release = onEndingSignals((signal) => {
     if (signal === "SIGINT") interrupt();
-    else end(INTERRUPTED);
+    else end({ signal });
   });
   const path = isTerminal && plan.history ? historyPath(io) : undefined;
   const history = path === undefined ? [] : await readHistory(path);
@@ -64,11 +67,13 @@ export async function run(plan: ChatPlan, io: Io): Promise<number> {
       : pipedLines(io.system.stdin());
     for (;;) {
       const line = await Promise.race([lines.read(), interrupted]);
-      if (line === INTERRUPTED) break;
-      if (line === undefined || line.trim() === "/quit") return 0;
-      if (await Promise.race([talk.take(line.trim()), interrupted]) === INTERRUPTED) break;
+      if (typeof line === "object") return exitCode(SIGNALS[line.signal].kind);
+      if (line === undefined || line.trim() === "/quit") {
+        return exitCode(talk.hasFailed && !isTerminal ? "negative" : "done");
+      }
+      const ending = await Promise.race([talk.take(line.trim()), interrupted]);
+      if (ending) return exitCode(SIGNALS[ending.signal].kind);
     }
-    return exitCode("interrupted");
   } finally {
     release();
     lines?.[Symbol.dispose]();
@@ -76,7 +81,10 @@ export async function run(plan: ChatPlan, io: Io): Promise<number> {
   }
 }
 
-const INTERRUPTED = Symbol("interrupted");
+/** A signal that ends the conversation. */
+interface Ending {
+  readonly signal: EndingSignal;
+}
 
 /** Source of messages. */
 interface Lines extends Disposable {

@@ -80,7 +80,7 @@ export class ChatSession implements Disposable {
   }
 
   /** The last message and its place in the conversation; undefined when there is none. */
-  get last(): { readonly text: string; readonly at: number } | undefined {
+  get last(): { readonly text: string; readonly at: number | undefined } | undefined {
     const at = this.#messages.findLastIndex(({ role }) => role === "user");
     // Text, as `answer` has put it there.
     return at < 0 ? undefined : { text: this.#messages[at]!.content as string, at };

@@ -26,6 +26,10 @@ earlier messages.`;
 /** The conversation as lines change it. */
 export class Talk {
   #answering: AbortController | undefined;
+  /** The last message, where it has no answer. */
+  #failed: ChatSession["last"];
+  /** True once a message could not be answered. */
+  hasFailed = false;
 
   constructor(
     private readonly session: ChatSession,
@@ -59,7 +63,10 @@ export class Talk {
       "/temp": () => this.#temperature(value!),
       "/retry": () => this.#retry(),
       "/save": () => this.#save(value!),
-      "/clear": () => this.session.clear(),
+      "/clear": () => {
+        this.session.clear();
+        this.#failed = undefined;
+      },
       "/help": () => this.io.note(HELP),
     };
     const known = Object.hasOwn(commands, command!) ? commands[command!]! : () => {
@@ -90,13 +97,14 @@ export class Talk {
   }
 
   async #retry(): Promise<void> {
-    const { last } = this.session;
+    const last = this.#failed ?? this.session.last;
     if (last === undefined) this.io.note("there is no message yet");
     else await this.#answer(last.text, last.at);
   }
 
   async #save(path: string): Promise<void> {
     if (path === "") return this.io.note("/save needs a file name");
+    if (this.session.last === undefined) return this.io.note("there is no message yet");
     try {
       const row = JSON.stringify({ messages: this.session.messages });
       await Deno.writeTextFile(path, `${row}\n`, { createNew: true });
@@ -117,6 +125,7 @@ export class Talk {
       : new PlainText();
     const parts: AnswerPart[] = [];
     this.#answering = new AbortController();
+    this.#failed = undefined;
     try {
       using reading = new PrefillProgress(io);
       const onPrefill = reading.update.bind(reading);
@@ -130,6 +139,8 @@ export class Talk {
     } catch (error) {
       // Such as a conversation that exceeds the context: the next line may be /clear.
       if (!(error instanceof DataError)) throw error;
+      this.#failed = { text: message, at };
+      this.hasFailed = true;
       io.writeError(errorText(io, error));
     } finally {
       this.#answering = undefined;

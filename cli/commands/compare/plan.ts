@@ -7,6 +7,8 @@ import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { defaultOf } from "../../framework/resolve.ts";
 import { camelCase, type Flag } from "../../framework/table.ts";
+import { refuseOthers } from "../../input/forms.ts";
+import type { Invocation } from "../../output/document.ts";
 import { rowsPlan, selectTasks } from "../eval/plan.ts";
 import { command } from "./flags.ts";
 
@@ -37,8 +39,15 @@ export interface Method {
 }
 
 /** Tells models from adapters, and checks that beams change something. */
-export async function plan(values: CompareValues): Promise<ReadPlan | EvaluatePlan> {
-  if (values.arguments.length > 0) return { kind: "read", folders: values.arguments };
+export async function plan(
+  values: CompareValues,
+  _io: unknown,
+  invocation: Invocation,
+): Promise<ReadPlan | EvaluatePlan> {
+  if (values.arguments.length > 0) {
+    refuseOthers(invocation, "folders of evaluations", [], command.flags);
+    return { kind: "read", folders: values.arguments };
+  }
   const { tasks, ids, limit = Infinity, latencyRows, out, overwrite } = values;
   const chosen = selectTasks(tasks);
   for (const task of chosen) {

@@ -30,6 +30,10 @@ export interface Comparison {
 /** Compares every evaluation with the first, task by task, on the rows both have. */
 export function compareScores(evaluations: readonly Evaluation[]): Comparison[] {
   const [first] = evaluations as [Evaluation, ...Evaluation[]];
+  for (const { name, summaries } of evaluations) {
+    const other = [...summaries.keys()].find((task) => !first.summaries.has(task));
+    if (other !== undefined) throw lacking(first.name, name, other);
+  }
   return [...first.summaries].flatMap(([task, base]) => {
     // A derived metric, such as perplexity, is none of a row.
     const reference = valuesOf(first, task, base.metric);
@@ -81,6 +85,12 @@ function compareRows(
   return { mean: meanWithError(values), difference: pairedDifference(values, references) };
 }
 
+const SAME_FLAGS =
+  "evaluate both with the same --tasks, --data, --limit, --ids, --shots and --chat";
+
+const lacking = (name: string, other: string, task: string) =>
+  new DataError(`${name} has no ${task}, ${other} has`, { hints: [SAME_FLAGS] });
+
 /** By the means alone, which must be of the same prompts. */
 function compareMeans(
   first: Evaluation,
@@ -90,14 +100,10 @@ function compareMeans(
 ): Compared {
   const own = other.summaries.get(task);
   if (own?.metric !== base.metric || own.prompts !== base.prompts) {
-    throw new DataError(
-      own
-        ? `${other.name} and ${first.name} have different prompts for ${task}`
-        : `${other.name} has no ${task}, ${first.name} has`,
-      {
-        hints: ["evaluate both with the same --tasks, --data, --limit, --ids, --shots and --chat"],
-      },
-    );
+    if (own === undefined) throw lacking(other.name, first.name, task);
+    throw new DataError(`${other.name} and ${first.name} have different prompts for ${task}`, {
+      hints: [SAME_FLAGS],
+    });
   }
   const [mean, reference] = [own, base].map(({ value, stderr, n }) => ({
     value,
@@ -170,6 +176,9 @@ export function conclusions(comparisons: readonly Comparison[]): string[] {
     const clear = others.filter(({ against }) => against!.low > 0 || against!.high < 0);
     const unpaired = others.some(({ isPaired }) => !isPaired) ? ", means only" : "";
     const rows = `${task} (${metric}, ${mean.n} rows${unpaired})`;
+    if (others.length === 0 && all.length > 1) {
+      return `${rows}: no 95% interval, with which methods could be told apart`;
+    }
     if (clear.length === 0) {
       return `${rows}: no method differs from the first beyond its 95% interval`;
     }

@@ -5,11 +5,11 @@ import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import { isCode, type Task } from "../../../core/eval/harness/task.ts";
 import { SUITES } from "../../../core/eval/tasks/mod.ts";
 import type { ValuesOf } from "../../framework/command.ts";
-import { refuseOthers } from "../../input/forms.ts";
+import { refuseFlags, refuseOthers } from "../../input/forms.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { parseShard } from "../../input/shard.ts";
 import { requireTask } from "../../input/task.ts";
-import type { command } from "./flags.ts";
+import { command } from "./flags.ts";
 import type { FetchPlan } from "../../input/published_rows.ts";
 import type { Invocation } from "../../output/document.ts";
 
@@ -79,21 +79,31 @@ export type EvalPlan = EvaluatePlan | ScorePlan | ShowPlan | FetchPlan | MergePl
 /** Rows shown by `eval show` where no number is asked for. */
 const SHOWN_ROWS = 1;
 
+/** Flags of answering, which others than an evaluation have no use for. */
+const ANSWERING = [
+  ...["n-samples", "temperature", "top-p", "num-beams", "max-tokens", "max-length", "batch"],
+  ...["predict-only", "resume", "device", "dtype", "threads", "quantize", "adapter"],
+];
+
+/** Flags of scoring answers, and of the folder of an evaluation. */
+const SCORING = ["out", "fail-under", "allow-code-execution", "sandbox", "sanitize"];
+
 /** @throws {UsageError} for flags that exclude each other, and unknown tasks */
 export function plan(values: EvalValues, _io: unknown, invocation: Invocation): EvalPlan {
   const [action, ...names] = values.arguments;
   const { data, verify, overwrite } = values;
   switch (action) {
     case "ls":
-      refuseOthers(invocation, "`eval ls`", ["data"]);
+      refuseOthers(invocation, "`eval ls`", ["data"], command.flags);
       return { kind: "list", data };
     case "show":
+      refuseFlags(invocation, "`eval show`", [...ANSWERING, ...SCORING, "tasks"]);
       return showPlan(values, names);
     case "fetch":
-      refuseOthers(invocation, "`eval fetch`", ["data", "verify"]);
+      refuseOthers(invocation, "`eval fetch`", ["data", "verify", "overwrite"], command.flags);
       return { kind: "fetch", tasks: tasksToFetch(names), data, verify, overwrite };
     case "merge":
-      refuseOthers(invocation, "`eval merge`", ["fail-under"]);
+      refuseOthers(invocation, "`eval merge`", ["fail-under", "out", "overwrite"], command.flags);
       return mergePlan(values, names);
   }
   const { nSamples, temperature } = values;
@@ -102,7 +112,9 @@ export function plan(values: EvalValues, _io: unknown, invocation: Invocation): 
       hints: ["leave out --temperature, or --n-samples"],
     });
   }
-  return values.score === undefined ? evaluatePlan(values) : scorePlan(values, values.score);
+  if (values.score === undefined) return evaluatePlan(values);
+  refuseFlags(invocation, "`--score`", ANSWERING);
+  return scorePlan(values, values.score);
 }
 
 function evaluatePlan(values: EvalValues): EvaluatePlan {

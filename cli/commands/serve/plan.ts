@@ -5,6 +5,8 @@ import type { ServiceOptions } from "../../../core/serve/service.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { type NamedAdapter, parseAdapters } from "../../input/named_models.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
+import { refuseFlags, refuseFormat } from "../../input/forms.ts";
+import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import type { command } from "./flags.ts";
 
@@ -25,7 +27,13 @@ export interface ServePlan {
 }
 
 /** Checks who may connect. */
-export function plan(values: ValuesOf<typeof command>, io: Io): ServePlan {
+export function plan(
+  values: ValuesOf<typeof command>,
+  io: Io,
+  invocation: Invocation,
+): ServePlan {
+  refuseFlags(invocation, "`serve`", ["out", "overwrite"]);
+  if (invocation.format !== "json") refuseFormat(invocation, "the output of `serve`");
   const adapters = parseAdapters(values.adapter);
   const { maxModelLen, host, port, cors, ui, maxBatch, maxQueue, drainTimeout, logFormat } = values;
   const isLoopback = isLoopbackHost(host);

@@ -25,7 +25,13 @@ export interface Difference {
   readonly n: number;
 }
 
-/** Mean of a − b over rows, by Student's t; undefined for fewer than two rows. */
+/** Rows from which on a sign test of rows that all differ alike is below 5%. */
+const FEWEST_ALIKE = 6;
+
+/**
+ * Mean of a − b over rows, by Student's t; undefined for fewer than two rows, and for a few that all differ
+ * alike, of whose spread nothing is known.
+ */
 export function pairedDifference(
   a: readonly number[],
   b: readonly number[],
@@ -33,7 +39,9 @@ export function pairedDifference(
   const n = a.length;
   if (b.length !== n) throw new RangeError(`cannot pair ${n} rows with ${b.length}`);
   const { value: difference, stderr } = meanWithError(a.map((value, i) => value - b[i]!));
-  if (stderr === undefined) return undefined;
+  if (stderr === undefined || stderr === 0 && difference !== 0 && n < FEWEST_ALIKE) {
+    return undefined;
+  }
   const reach = studentQuantile(n - 1) * stderr;
   return { difference, low: difference - reach, high: difference + reach, n };
 }
@@ -47,13 +55,14 @@ export type Mean = ReturnType<typeof meanWithError>;
  */
 export function differenceOfMeans(a: Mean, b: Mean): Difference | undefined {
   if (a.stderr === undefined || b.stderr === undefined) return undefined;
-  const [va, vb] = [a.stderr ** 2, b.stderr ** 2];
+  const [va, vb] = [a.stderr ** 2, b.stderr ** 2], n = Math.min(a.n, b.n);
   const freedom = (va + vb) ** 2 / (va ** 2 / (a.n - 1) + vb ** 2 / (b.n - 1));
   // Never less than one; rounding may say a little less.
   const degrees = Math.max(1, Math.floor(freedom + 1e-9));
   const reach = va + vb === 0 ? 0 : studentQuantile(degrees) * Math.sqrt(va + vb);
   const difference = a.value - b.value;
-  return { difference, low: difference - reach, high: difference + reach, n: Math.min(a.n, b.n) };
+  if (va + vb === 0 && difference !== 0 && n < FEWEST_ALIKE) return undefined;
+  return { difference, low: difference - reach, high: difference + reach, n };
 }
 
 /** Values of Student's t that 2.5% lie above, for few degrees of freedom. */
