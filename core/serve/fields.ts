@@ -44,9 +44,9 @@ export class Fields {
     throw badField(name, `\`${name}\` needs an integer from ${min} to ${max}, not ${show(value)}`);
   }
 
-  boolean(name: string): boolean {
+  boolean(name: string, otherwise = false): boolean {
     const value = this.get(name);
-    if (value === undefined || typeof value === "boolean") return value ?? false;
+    if (value === undefined || typeof value === "boolean") return value ?? otherwise;
     throw badField(name, `\`${name}\` needs true or false, not ${show(value)}`);
   }
 

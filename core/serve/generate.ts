@@ -1,7 +1,6 @@
 /** Answers completion and chat requests: prompts are encoded, choices run, documents sent. */
 import { DataError } from "../base/errors.ts";
 import type { TokenConstraint } from "../generate/logit_rules.ts";
-import { renderChat } from "../tokenizer/chat.ts";
 import { encodeBeside } from "../tokenizer/background.ts";
 import type { EncodeOptions, TokenizerInfo } from "../tokenizer/types.ts";
 import type { SchedulerEvent } from "../generate/request.ts";
@@ -11,7 +10,7 @@ import { Documents } from "./documents.ts";
 import { type ApiError, badField, toApiError } from "./errors.ts";
 import { EventStream } from "./event_stream.ts";
 import type { Recorder } from "./record.ts";
-import type { ServeRequest } from "./request.ts";
+import { renderRequest, type ServeRequest } from "./request.ts";
 import type { Job, ServedModel, Service } from "./service.ts";
 import { requireQueue } from "./tokenizer_endpoints.ts";
 import { ToolCallParser } from "./tool_calls.ts";
@@ -196,8 +195,7 @@ async function encodePrompts(model: ServedModel, request: ServeRequest): Promise
   };
   if (request.kind === "chat") {
     // A template writes out the tokens that frame a text.
-    const tools = request.tools?.tools.map(({ given }) => given);
-    const text = await renderChat(tokenizer, request.messages, tools ? { tools } : {});
+    const text = await renderRequest(tokenizer, request);
     return [await encode(text, { frame: false })];
   }
   const prompts: EncodedPrompt[] = [];

@@ -7,7 +7,8 @@
 import type { SamplingOptions } from "../base/sampling.ts";
 import { isObject, show } from "../base/files.ts";
 import type { GrammarSource } from "../grammar/source.ts";
-import type { ChatMessage } from "../tokenizer/chat.ts";
+import { type ChatMessage, renderChat } from "../tokenizer/chat.ts";
+import type { TokenizerInfo } from "../tokenizer/types.ts";
 import { ApiError, badField } from "./errors.ts";
 import { Fields } from "./fields.ts";
 import { readTools, type ToolRequest, withArguments } from "./tools.ts";
@@ -269,4 +270,13 @@ function readContent(content: unknown, at: string): string {
     if (isObject(part) && part.type === "text" && typeof part.text === "string") return part.text;
     throw new ApiError(400, `\`${at}.content\` has a part that is not text`, { param: at });
   }).join("");
+}
+
+/** Text of a chat with its tools, as the template writes them. */
+export function renderRequest(
+  tokenizer: TokenizerInfo,
+  { messages, tools }: ServeRequest,
+): Promise<string> {
+  const given = tools?.tools.map(({ given }) => given);
+  return renderChat(tokenizer, messages, given ? { tools: given } : {});
 }

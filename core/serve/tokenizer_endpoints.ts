@@ -1,10 +1,9 @@
 /** Endpoints of the tokenizer, in the layout that lm-evaluation-harness asks for. */
-import { renderChat } from "../tokenizer/chat.ts";
 import { encodeBeside, waitingTexts } from "../tokenizer/background.ts";
 import { badField, tryLater } from "./errors.ts";
 import type { ServedModel } from "./service.ts";
 import { Fields } from "./fields.ts";
-import { readRequest } from "./request.ts";
+import { readRequest, renderRequest } from "./request.ts";
 
 /** Long texts that may wait to be encoded: a few megabytes each, a second or two. */
 const MAX_WAITING = 32;
@@ -17,10 +16,10 @@ export async function tokenize(
   const fields = new Fields(body);
   let text = fields.text("prompt");
   // The frame is added unless it is unwanted, as when a prompt is completed.
-  let unframed = fields.get("add_special_tokens") === false;
+  let unframed = !fields.boolean("add_special_tokens", true);
   if (text === undefined && fields.get("messages") !== undefined) {
     unframed = true; // a template writes out the frame
-    text = await renderChat(tokenizer, readRequest("chat", body, () => {}).messages);
+    text = await renderRequest(tokenizer, readRequest("chat", body, () => {}));
   }
   if (text === undefined) throw badField("prompt", "`prompt` or `messages` is missing");
   requireQueue();

@@ -89,6 +89,15 @@ Deno.test("without --out the folder is named after the model and what is made of
     assertRefused(again, 2, '"qwen-p4" already exists');
   }));
 
+Deno.test("flags of new streams, and --verify of changed weights, say that they have no effect", () =>
+  withScratch(async (cwd) => {
+    const strip = `convert --model ${MODEL} --strip --prefix-tokens 7 --out plain`;
+    const { stderr } = await runParscale(strip, { cwd });
+    assertStringIncludes(stderr, "`--prefix-tokens` has no effect without `--streams`");
+    const cast = `${CONVERT} --streams 2 --dtype bf16 --verify --out cast`;
+    assertStringIncludes((await runParscale(cast, { cwd })).stderr, "nothing was verified: ");
+  }));
+
 Deno.test("a dry run writes nothing and prints a config that repeats it", () =>
   withScratch(async (cwd) => {
     const line = `${CONVERT} --out out --streams 2`;

@@ -9,7 +9,7 @@ const PROMPTS = Array.from({ length: 30 }, (_, i) => ({ tokens: [1 + i % 7, 2 + 
 const GENERATE = `generate --model ${MODEL} in.jsonl --ignore-eos`;
 const SAMPLES = `${GENERATE} --max-tokens 40 --temperature 0.9 --num-return 2 --seed 3 --batch 3`;
 const BEAMS = `${GENERATE} --max-tokens 30 --num-beams 3`;
-const SCORES = `score --model ${MODEL} rows.jsonl --batch 2 --stream-weights`;
+const SCORES = `score --model ${MODEL} rows.jsonl --batch 2`;
 
 function lineCount(path: string): number {
   try {
@@ -49,7 +49,7 @@ Deno.test("generate and score: killed and interrupted, --resume gives the unbrok
     const lines = [
       `${SAMPLES} --jsonl`,
       `${BEAMS} --format=csv`,
-      `${SCORES} --jsonl`,
+      `${SCORES} --stream-weights --jsonl`,
       `${SCORES} --format=csv`,
     ];
     for (const line of lines) {

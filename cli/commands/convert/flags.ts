@@ -58,6 +58,7 @@ export const command = defineCommand({
       max: 4096,
       default: 48,
       unit: "tokens",
+      onlyWith: ["streams"],
       summary: "Learned prefix tokens per stream and layer",
       details: "The paper uses 48. With 0 all streams compute the same: a control for experiments.",
     },
@@ -65,6 +66,7 @@ export const command = defineCommand({
       type: "choice",
       choices: ["text", "normal"],
       defaultText: "text; normal for a model without a tokenizer",
+      onlyWith: ["streams"],
       summary: "Initialize prefixes from a text or randomly",
       details:
         "text starts every stream from the keys and values of a piece of text, and the aggregator " +
@@ -80,11 +82,12 @@ export const command = defineCommand({
       details:
         "Streams take pieces spread evenly over it; best is text like that to be trained on.",
     },
-    smoothing: { ...smoothingFlag, default: 0.1 },
+    smoothing: { ...smoothingFlag, default: 0.1, onlyWith: ["streams"] },
     aggregation: {
       type: "choice",
       choices: ["dynamic", "linear"],
       default: "dynamic",
+      onlyWith: ["streams"],
       summary: "How streams are aggregated",
       details: "dynamic: a weighted sum, by an MLP at every token. linear: a linear map of the " +
         "concatenated streams, which starts as their average and which the authors' code cannot open.",

@@ -1,5 +1,5 @@
 /** Carries out `parscale score`: batches of rows through the model, in input order. */
-import { DataError } from "../../../core/base/errors.ts";
+import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
 import { largestBatch } from "../../../core/generate/batch_size.ts";
 import { checkTokens } from "../../../core/generate/prefill.ts";
@@ -47,10 +47,13 @@ interface ScorePlan extends Pick<ScoreValues, "batch" | "streamWeights" | "resum
 }
 
 /** The rows that flags name. */
-export function plan(values: ScoreValues): ScorePlan {
+export function plan(values: ScoreValues, _io: unknown, { format }: Invocation): ScorePlan {
   const { arguments: [from = "-"], batch, streamWeights, resume } = values;
   const shard = parseShard(values.shard);
   requireFileForShard(shard, from);
+  if (streamWeights && !format.startsWith("json")) {
+    throw new UsageError("`--stream-weights` needs `--json` or `--jsonl`: no table has them");
+  }
   return { model: modelPlan(values), from, batch, streamWeights, shard, resume };
 }
 

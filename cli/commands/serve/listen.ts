@@ -76,16 +76,11 @@ async function respond(
   for (;;) {
     const { done, value } = await reader?.read() ?? { done: true };
     if (done || gone.signal.aborted) break;
-    if (!outgoing.write(value)) await Promise.race([once(outgoing, "drain"), aborted(gone.signal)]);
+    if (!outgoing.write(value)) {
+      await once(outgoing, "drain", { signal: gone.signal }).catch(() => {}); // or the client has gone
+    }
   }
   outgoing.end();
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    signal.addEventListener("abort", () => resolve());
-  });
 }
 
 function requestOf(incoming: IncomingMessage, signal: AbortSignal): Request {

@@ -42,6 +42,7 @@ const model = flagGroup("Model", {
     type: "number",
     above: 0,
     default: 0.02,
+    onlyWith: ["init=scratch"],
     summary: "Standard deviation of random initialization",
     details: "Norm weights start at one and biases at zero.",
   },

@@ -181,7 +181,8 @@ function dataPlan(values: TrainValues): DataPlan {
     ? "--where"
     : undefined;
   // Local files are read by our keys alone.
-  if (selects !== undefined && ![...train, ...evalData].some(isHubData)) {
+  const isUnfiltered = where.length > 0 && !train.every(isHubData);
+  if (isUnfiltered || selects !== undefined && ![...train, ...evalData].some(isHubData)) {
     throw new UsageError(`\`${selects}\` needs data on the hub`, {
       hints: ["pass --data hf://datasets/OWNER/NAME/GLOB, or rename the column of a local file"],
     });
