@@ -120,7 +120,6 @@ export const command = defineCommand({
       },
       "ignore-eos": {
         type: "switch",
-        conflictsWith: ["eos"],
         summary: "Ignore end tokens and generate all tokens",
         details: "For timing: every prompt then gets all its tokens.",
       },
