@@ -86,7 +86,10 @@ Deno.test("killed and interrupted: finished rows are not run twice, results and 
 
 Deno.test("answers now, scores later: the file scores as the run did, also from stdin", () =>
   withScratch(async (cwd) => {
-    await runEval(`${WORK} --out answers --predict-only`, cwd);
+    const { stdout } = await runEval(`${WORK} --out answers --predict-only --json`, cwd);
+    const { schema, results: answers } = JSON.parse(stdout);
+    assertEquals([schema, answers.out], ["parscale.eval-answers/1", "answers"]);
+    assertEquals(answers.samples, sortedLines(`${cwd}/answers/samples.jsonl`).length);
     const rest = `${ROWS} --data ${DATA} --json -q`, path = "answers/samples.jsonl";
     const { results: { tasks } } = await documentOf(`eval --score ${path} ${rest}`, { cwd });
     assertEquals(tasks, comparable(`${base}/whole`).results.tasks);

@@ -14,6 +14,7 @@ import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import { inputName, type Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
+import { Report } from "../../output/report.ts";
 import { fetchFiles, prepareAvailable } from "../../input/published_rows.ts";
 import {
   type EvalPlan,
@@ -62,7 +63,9 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
     : await EvalFolder.open(out, identityOf(plan, prepared, model), plan);
   const { samples, stats } = await answer(plan, prepared, model, folder, io);
   if (plan.predictOnly) {
-    io.note(`wrote ${samples.length} samples to ${folder!.path}/samples.jsonl`);
+    const { device } = model.session;
+    using output = new Report(io, invocation, { schema: "parscale.eval-answers/1", device });
+    await output.finish({ out: folder!.path, samples: samples.length });
     return exitCode(leftOut.length > 0 ? "negative" : "done");
   }
   await using tools = new Tools(plan, io);
