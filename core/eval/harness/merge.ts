@@ -92,7 +92,7 @@ async function readPart(path: string): Promise<Part> {
   if (identity.rows === undefined) {
     throw new DataError(`"${path}" is no shard: it holds the scores of samples alone`);
   }
-  const fields = { tasks: "an object", rows: "an object of counts" } as const;
+  const fields = { tasks: "an object", rows: "an object of counts", shard: "I/N or null" } as const;
   const { rows } = requireFields<Pick<Part, "rows">>(identity, fields, `"${join(path, CONFIG)}"`);
   const scores = parseScores(await readRegularText(join(path, SCORES)), join(path, SCORES));
   const name = `"${join(path, RESULTS)}"`;

@@ -42,6 +42,7 @@ const TYPES = {
   "a number": Number.isFinite,
   "a number or null": (value) => value === null || Number.isFinite(value),
   "an integer of at least 0": isCount,
+  "I/N or null": (value) => /^(\d+\/\d+|null)$/.test(String(value ?? null)),
   "a list": Array.isArray,
   "a list of numbers": isNumbers,
   "an object": isObject,
