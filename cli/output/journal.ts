@@ -144,9 +144,11 @@ export class Journal implements Disposable {
     let line = 0;
     for (let start = 0, end; (end = bytes.indexOf(10, start)) >= 0; start = end + 1) {
       const value = parse(bytes.subarray(start, end));
-      const { at, input } = value as { at?: unknown; input?: unknown };
+      const { at, input, rows } = value;
+      const isWhole = Number.isSafeInteger(at) && Number(at) >= 0 && Array.isArray(rows) &&
+        rows.every(isObject);
       if (line === 0) requireSame(value, identity, this.path);
-      else if (Number.isSafeInteger(at) && typeof input === "string") {
+      else if (isWhole && typeof input === "string") {
         this.#entries.set(at as number, { input, offset: start, length: end + 1 - start });
       } else throw damaged(this.path, line + 1);
       this.#length = end + 1;

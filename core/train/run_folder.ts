@@ -21,6 +21,7 @@ import {
   type JsonObject,
   readJsonObject,
   readRegularText,
+  show,
   statIfExists,
 } from "../base/files.ts";
 import { writeAllSync } from "../base/write_all.ts";
@@ -157,11 +158,17 @@ export class RunFolder implements Disposable {
 
 /**
  * The configuration of a run, as `writeConfig` left it.
- * @throws {DataError} when there is none
+ * @throws {DataError} when there is none, or it names no trained tensors
  */
 export async function readRunConfig(path: string): Promise<JsonObject> {
   await requireRun(path);
-  return await readJsonObject(join(path, CONFIG));
+  const config = await readJsonObject(join(path, CONFIG));
+  const { trained = [] } = config;
+  if (Array.isArray(trained) && trained.every((name) => typeof name === "string")) return config;
+  throw new DataError(
+    `"${join(path, CONFIG)}" has ${show(trained)} in "trained", expected a list of names`,
+    { hints: ["begin again with --overwrite, or copy config.json back"] },
+  );
 }
 
 async function requireRun(path: string): Promise<void> {

@@ -160,7 +160,8 @@ function otherTensors(path: string, name: string): DataError {
 
 function parseState(json: JsonObject, path: string): TrainingState {
   const { schema, step, tokens, loss_ema: ema, cursor } = json;
-  const whole = (value: unknown): value is number => Number.isSafeInteger(value);
+  const whole = (value: unknown): value is number =>
+    Number.isSafeInteger(value) && Number(value) >= 0;
   if (schema !== SCHEMA || !whole(step) || !whole(tokens)) {
     throw new DataError(
       `"${path}" is not a training state: its schema must be ${SCHEMA}, with step and tokens`,

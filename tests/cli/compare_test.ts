@@ -225,6 +225,35 @@ Deno.test("stdin: a regression ends with 1, and what is no document is refused",
   ]);
 });
 
+Deno.test("documents and folders whose results or scores are damaged are refused by name", () =>
+  withScratch(async (cwd) => {
+    const whole = evaluated(BASE), metric = '"metric": "strict_match"';
+    const damaged = (found: string | RegExp, text: string) => whole.replace(found, text);
+    const first = "the first metric of gsm8k in document 2 of stdin has";
+    const documents = [
+      [damaged('"value": 0.5', '"value": "0.5"'), `${first} value "0.5", expected a number`],
+      [damaged('"value": 0.5', '"value": null'), `${first} value null, expected a number`],
+      [damaged('"n": 40', '"n": -1'), `${first} n -1, expected an integer of at least 0`],
+      [damaged(metric, '"metric": 5'), `${first} metric 5, expected text`],
+      [damaged(/"stderr": [^,]+/, '"stderr": "x"'), `${first} stderr "x", expected a number`],
+      [damaged('"task": "gsm8k",', ""), "results.tasks[0] of document 2 of stdin has task nothing"],
+      [damaged('"tasks": [', '"tasks": [null,'), "results.tasks[0] of document 2 of stdin is"],
+      [damaged('"tasks"', '"others"'), "results of document 2 of stdin has tasks nothing"],
+    ].map(([document, message]) =>
+      [runParscale("compare -", { stdin: whole + document }), 3, `error: ${message}`] as const
+    );
+    finish(`${cwd}/p1`, BASE);
+    finish(`${cwd}/tasks`, BASE);
+    Deno.writeTextFileSync(`${cwd}/tasks/results.json`, '{"results":{"tasks":[{"task":"gsm8k"}]}}');
+    const folders = ["null", "{bad", '{"task":"gsm8k","doc_id":0}'].map((line, i) => {
+      finish(`${cwd}/${i}`, BASE);
+      Deno.writeTextFileSync(`${cwd}/${i}/scores.jsonl`, `${line}\n`);
+      return [`compare p1 ${i}`, 3, `error: line 1 of "${i}/scores.jsonl" `] as const;
+    });
+    const tasks = 'error: results.tasks[0] of "tasks/results.json" has metrics nothing';
+    await assertRefusals([...documents, ...folders, ["compare p1 tasks", 3, tasks]], { cwd });
+  }));
+
 Deno.test("stdin: what eval prints is what compare reads", async () => {
   const asked = `${GSM8K} --limit 2 --max-tokens 4 --json -q`;
   const { stdout, stderr } = await runShell(

@@ -150,6 +150,9 @@ Deno.test("merge takes shards without rows, in any order, and names the tasks le
     await run(`${line} --out single`);
     await run("eval merge part-2 part-3 part-1 --out all");
     assertEquals(comparable(`${cwd}/all`), comparable(`${cwd}/single`));
+    await run(`${line} --limit 4 --shard 1/3 --out other`);
+    const mixed = await runParscale("eval merge other part-2 part-3 --out mixed", { cwd });
+    assertRefused(mixed, 3, '"other" has 2 of 3 rows of sciq, expected 1 in shard 1/3');
   }));
 
 Deno.test("ls needs no model, tells what is there, and lists suites", async () => {

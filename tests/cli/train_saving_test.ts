@@ -207,6 +207,40 @@ Deno.test("the authors' files beside a model stay beside what is trained from it
     assertEquals(auto_map.AutoConfig, "configuration_qwen2_parscale.Qwen2ParScaleConfig");
   }));
 
+Deno.test("--resume refuses a damaged config.json or training state by file and key", () =>
+  withWorkplace(async (place) => {
+    await place.trained(`--model p2 ${ROWS} --steps 2 --save-every 1 --out run`);
+    place.write("run/last", "checkpoint-000001\n");
+    const config = "run/config.json", state = "run/checkpoint-000001/training_state.json";
+    const cases = [
+      [config, "trained", 5, '5 in "trained", expected a list of names'],
+      [config, "trained", ["a", 5], '["a",5] in "trained", expected a list of names'],
+      ...[
+        ["batch", "abc", "an integer of at least 1"],
+        ["batch", null, "an integer of at least 1"],
+        ["eval_data", null, "a path"],
+        ["data", 5, "a path"],
+        ["lr", -1, "a number of at least 0"],
+        ["transform", [5], "one of prefix, lora, bitfit"],
+      ].map(([key, value, words]) => {
+        const flags = { ...place.config("run").config, [key as string]: value };
+        const given = JSON.stringify([value].flat()[0]);
+        return [config, "config", flags, `${given} in config.${key}, expected ${words}`] as const;
+      }),
+      [state, "step", -1, null],
+      [state, "tokens", -1, null],
+    ] as const;
+    for (const [file, key, value, problem] of cases) {
+      const whole = place.read(file);
+      place.write(file, JSON.stringify({ ...JSON.parse(whole), [key]: value }));
+      const refused = await place.train("--resume --out run");
+      if (problem === null) assertFailed(refused, 3, `${file}" is not a training state`);
+      else assertFailed(refused, 3, `error: "${file}" has ${problem}`);
+      place.write(file, whole);
+    }
+    await place.trained("--resume --out run");
+  }));
+
 Deno.test("--resume --steps makes a run longer, as if it had been begun so", () =>
   withWorkplace(async (place) => {
     const flags = `--model p2 ${ROWS} --lr 1e-2`;

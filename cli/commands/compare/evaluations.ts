@@ -13,8 +13,15 @@ import {
   readRegularText,
   statIfExists,
 } from "../../../core/base/files.ts";
-import { CONFIG, parseScores, RESULTS, SCORES } from "../../../core/eval/harness/eval_folder.ts";
+import {
+  CONFIG,
+  parseScores,
+  resultList,
+  RESULTS,
+  SCORES,
+} from "../../../core/eval/harness/eval_folder.ts";
 import type { DocumentScore } from "../../../core/eval/harness/results.ts";
+import { requireFields } from "../../../core/eval/harness/samples.ts";
 import type { Io } from "../../output/io.ts";
 
 /** One way to spend compute on an answer. */
@@ -69,9 +76,10 @@ export async function readEvaluation(folder: string): Promise<Evaluation> {
     );
   }
   const identity = await readJsonObject(join(folder, CONFIG));
+  const path = join(folder, SCORES);
   const { results } = await readJsonObject(join(folder, RESULTS));
-  const summaries = summariesOf(isObject(results) ? results : {});
-  const scores = parseScores(await readRegularText(join(folder, SCORES)));
+  const summaries = summariesOf(results, `"${join(folder, RESULTS)}"`);
+  const scores = parseScores(await readRegularText(path), path);
   const method = methodOf(identity, folder);
   return { method, name: `"${folder}"`, scores, summaries, timing: undefined };
 }
@@ -86,21 +94,28 @@ export function nameApart(evaluations: readonly Evaluation[]): Evaluation[] {
   });
 }
 
-/** Headlines of the tasks in the `results` of an evaluation. */
-function summariesOf({ tasks }: JsonObject): ReadonlyMap<string, Summary> {
+const SUMMARY_FIELDS = {
+  metric: "text",
+  value: "a number",
+  stderr: "a number or null",
+  n: "an integer of at least 0",
+} as const;
+
+/** Headlines of the tasks in the `results` of the evaluation that messages call `name`. */
+function summariesOf(results: unknown, name: string): ReadonlyMap<string, Summary> {
   return new Map(
-    (Array.isArray(tasks) ? tasks as TaskRow[] : []).map(
-      ({ task, metrics: [headline], prompts_sha256: prompts }) => {
-        const { metric = "", value = NaN, stderr = null, n = 0 } = headline ?? {};
-        return [task, { metric, value, stderr, n, prompts }];
-      },
-    ),
+    resultList<TaskRow>(results, "tasks", name).map(({ task, metrics, prompts_sha256 }) => {
+      const place = `the first metric of ${task} in ${name}`;
+      const mean = requireFields<Summary>(metrics[0], SUMMARY_FIELDS, place);
+      const { metric, value, stderr, n } = mean;
+      return [task, { metric, value, stderr, n, prompts: prompts_sha256 }];
+    }),
   );
 }
 
 interface TaskRow {
   readonly task: string;
-  readonly metrics: readonly Omit<Summary, "prompts">[];
+  readonly metrics: readonly unknown[];
   readonly prompts_sha256: string;
 }
 
@@ -142,7 +157,7 @@ async function evaluationOf(text: string, name: string): Promise<Evaluation> {
     );
   }
   const out = isObject(config) && typeof config.out === "string" ? config.out : undefined;
-  const summaries = summariesOf(results);
+  const summaries = summariesOf(results, `${name} of stdin`);
   const kept = out === undefined ? undefined : await readKept(out);
   // The folder may have been evaluated anew since.
   if (kept && JSON.stringify([...kept.summaries]) === JSON.stringify([...summaries])) return kept;

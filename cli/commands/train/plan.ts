@@ -15,7 +15,7 @@ import type { ValuesOf } from "../../framework/command.ts";
 import { commonFlags } from "../../framework/common.ts";
 import { defaultOf } from "../../framework/resolve.ts";
 import { camelCase, type Flag, formatFlag, snakeCase } from "../../framework/table.ts";
-import { readValue } from "../../framework/values.ts";
+import { BadValue, readValue } from "../../framework/values.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import type { RanksPlan } from "../../ranks/ranks.ts";
@@ -244,13 +244,27 @@ function resumedValues(
     const isSame = JSON.stringify(value) === JSON.stringify(now[name] ?? null);
     const isLonger = name === "steps" && Number(given.steps) > Number(saved.steps);
     if (isGiven && !isSame && !isLonger) changed.push(`--${name}`);
-    values[camelCase(name)] = value === null ? undefined : readValue(flag, value);
+    const isAbsent = value === null && defaultOf(flag) === null;
+    values[camelCase(name)] = isAbsent ? undefined : savedValue(flag, value, key, given.out);
   }
   if (changed.length === 0) return values as TrainValues;
   throw new UsageError(
     `cannot resume "${given.out}" with other values of ${changed.join(", ")}`,
     { hints: ["leave the flags out, or start a new run from its last checkpoint"] },
   );
+}
+
+/** @throws {DataError} for a value that the flag does not take; its file is that of the run in `out` */
+function savedValue(flag: Flag, value: unknown, key: string, out: string) {
+  try {
+    return readValue(flag, value);
+  } catch (error) {
+    if (!(error instanceof BadValue)) throw error;
+    throw new DataError(
+      `"${join(out, CONFIG)}" has ${error.given} in config.${key}, expected ${error.expected}`,
+      { hints: ["begin again with --overwrite, or copy config.json back"] },
+    );
+  }
 }
 
 /** Extension of a resumed run by `--steps`; its phases are pinned, since their defaults follow its length. */

@@ -27,7 +27,13 @@ import { requireOurs } from "../../checkpoint/our_files.ts";
 import { jsonText, writeText } from "../../checkpoint/write.ts";
 import { DataError, UsageError } from "../../base/errors.ts";
 import type { DocumentScore } from "./results.ts";
-import { parseSampleLine, type Sample, SampleReader } from "./samples.ts";
+import {
+  type Fields,
+  parseSampleLine,
+  requireFields,
+  type Sample,
+  SampleReader,
+} from "./samples.ts";
 
 /** Layout of `config.json`: 2 has a model hash that earlier versions computed otherwise. */
 const SCHEMA = "parscale.eval-run/2";
@@ -100,13 +106,13 @@ export class EvalFolder implements Disposable {
 
   /** Scores that are there, likewise. */
   async readScores(): Promise<DocumentScore[]> {
-    return parseScores(await this.#readWhole(SCORES));
+    return parseScores(await this.#readWhole(SCORES), join(this.path, SCORES));
   }
 
   /** Returns the statistics of earlier runs: the last line of each. */
   async readStats(): Promise<RunStats[]> {
-    const lines = (await this.#readWhole(STATS)).split("\n").filter((line) => line !== "");
-    const runs = lines.map((line): RunStats => JSON.parse(line));
+    const text = await this.#readWhole(STATS);
+    const runs = recordsOf<RunStats>(text, join(this.path, STATS), STATS_FIELDS);
     return [...new Map(runs.map((stats) => [stats.run, stats])).values()];
   }
 
@@ -195,19 +201,59 @@ export function differences(a: JsonObject, b: JsonObject): string[] {
   return [...names].filter((name) => text(a[name] ?? null) !== text(b[name] ?? null));
 }
 
+const STATS_FIELDS = {
+  run: "text",
+  seconds: "a number",
+  peak_rss_bytes: "a number or null",
+} as const;
+
+const SCORE_FIELDS = {
+  task: "text",
+  doc_id: "an integer of at least 0",
+  metrics: "an object of numbers and lists of numbers",
+} as const;
+
 /** Scores of a file of our own. */
-export function parseScores(text: string): DocumentScore[] {
-  return text.split("\n").filter((line) => line !== "").map((line) => JSON.parse(line));
+export function parseScores(text: string, path: string): DocumentScore[] {
+  return recordsOf(text, path, SCORE_FIELDS);
 }
 
-/** Samples of a file of our own, whatever tasks they belong to. */
-export function parseSamples(text: string, path: string): Sample[] {
+/** Fields of the lists in the results. */
+const RESULT_FIELDS = {
+  tasks: { task: "text", metrics: "a list" },
+  left_out: { task: "text", error: "text" },
+} as const;
+
+/** A list in the `results` of an evaluation; `name` stands for the document in messages. */
+export function resultList<T>(
+  results: unknown,
+  key: keyof typeof RESULT_FIELDS,
+  name: string,
+): T[] {
+  const place = `results of ${name}`;
+  const lists = requireFields<Record<typeof key, unknown[]>>(results, { [key]: "a list" }, place);
+  return lists[key].map((one, i) =>
+    requireFields(one, RESULT_FIELDS[key], `results.${key}[${i}] of ${name}`)
+  );
+}
+
+function recordsOf<T>(text: string, path: string, fields: Fields): T[] {
+  return parseLines(text, path).map(({ value, place }) => requireFields(value, fields, place));
+}
+
+/** JSON lines of a file, each with its place for messages. */
+function parseLines(text: string, path: string): { value: unknown; place: string }[] {
   const lines = text.split("\n");
-  const values = lines.flatMap((line, i) => {
+  return lines.flatMap((line, i) => {
     const place = `line ${i + 1} of "${path}"`;
     const isLast = i === lines.length - 1;
     return line === "" ? [] : [{ value: parseSampleLine(line, place, isLast), place }];
   });
+}
+
+/** Samples of a file of our own, whatever tasks they belong to. */
+export function parseSamples(text: string, path: string): Sample[] {
+  const values = parseLines(text, path);
   const tasks = values.map(({ value }) => String((value as { task?: unknown })?.task));
   const reader = new SampleReader([...new Set(tasks)]);
   return values.flatMap(({ value, place }) => reader.read(value, place) ?? []);

@@ -1,19 +1,35 @@
 /** Puts the folders of all shards together, as if a single run had made them; needs neither model nor data. */
 import { join } from "node:path";
 import { DataError } from "../../base/errors.ts";
-import { isObject, type JsonObject, readJsonObject, readRegularText } from "../../base/files.ts";
+import {
+  isObject,
+  type JsonObject,
+  readJsonObject,
+  readRegularText,
+  statIfExists,
+} from "../../base/files.ts";
 import {
   CONFIG,
   differences,
   parseSamples,
   parseScores,
+  resultList,
   RESULTS,
   SAMPLES,
   SCORES,
 } from "./eval_folder.ts";
 import type { LeftOut } from "./prepare.ts";
 import type { DocumentScore, TaskFacts } from "./results.ts";
-import type { Sample } from "./samples.ts";
+import { requireFields, type Sample } from "./samples.ts";
+
+/** Rows by task. */
+type RowCounts = Readonly<Record<string, number>>;
+
+const SAME_FLAGS = {
+  hints: ["evaluate every shard with the same flags except --shard and --out"],
+};
+
+const RESUME = { hints: ["run its command again with --resume"] };
 
 /** One shard's folder. */
 interface Part {
@@ -21,6 +37,7 @@ interface Part {
   readonly identity: JsonObject;
   readonly part: number;
   readonly of: number;
+  readonly rows: RowCounts;
   readonly samples: readonly Sample[];
   readonly scores: readonly DocumentScore[];
   readonly facts: readonly TaskFacts[];
@@ -40,8 +57,10 @@ export type MergedParts = Omit<Part, "path" | "part" | "of">;
 export async function mergeParts(paths: readonly string[]): Promise<MergedParts> {
   const parts = await Promise.all(paths.map(readPart));
   requireWhole(parts);
+  const rows = sumRows(parts);
+  for (const part of parts) requireRows(part, rows);
   const [first] = parts as [Part, ...Part[]];
-  const names = Object.keys(first.identity.tasks as JsonObject);
+  const names = Object.keys(rows);
   const order = new Map(names.map((task, i) => [task, i]));
   // A shard without rows of a task knows nothing of it.
   const facts = new Map(parts.flatMap((part) => part.facts.map((fact) => [fact.task, fact])));
@@ -55,7 +74,7 @@ export async function mergeParts(paths: readonly string[]): Promise<MergedParts>
     );
   return {
     ...first,
-    identity: { ...first.identity, rows: sumRows(parts), shard: null },
+    identity: { ...first.identity, rows, shard: null },
     samples: sorted(parts.map(({ samples }) => samples)),
     scores: sorted(parts.map(({ scores }) => scores)),
     facts: names.flatMap((task) => facts.get(task) ?? []),
@@ -66,38 +85,32 @@ export async function mergeParts(paths: readonly string[]): Promise<MergedParts>
 async function readPart(path: string): Promise<Part> {
   const { schema: _, ...identity } = await readJsonObject(join(path, CONFIG));
   const [part, of] = String(identity.shard ?? "1/1").split("/").map(Number) as [number, number];
-  let document: JsonObject;
-  try {
-    document = await readJsonObject(join(path, RESULTS));
-  } catch (cause) {
-    throw new DataError(`"${path}" is no finished shard: it has no ${RESULTS}`, {
-      cause,
-      hints: ["run its command again with --resume"],
-    });
+  if (!await statIfExists(join(path, RESULTS))) {
+    throw new DataError(`"${path}" is no finished shard: it has no ${RESULTS}`, RESUME);
   }
-  const { results, device, config } = document;
-  if (!isObject(identity.rows)) {
+  const { results, device, config } = await readJsonObject(join(path, RESULTS));
+  if (identity.rows === undefined) {
     throw new DataError(`"${path}" is no shard: it holds the scores of samples alone`);
   }
-  const scores = parseScores(await readRegularText(join(path, SCORES)));
-  if (!isObject(results) || !Array.isArray(results.tasks)) {
-    throw new DataError(
-      `"${path}" is no finished shard: its ${RESULTS} holds no tasks`,
-      { hints: ["run its command again"] },
-    );
-  }
+  const fields = { tasks: "an object", rows: "an object of counts", shard: "I/N or null" } as const;
+  const { rows } = requireFields<Pick<Part, "rows">>(identity, fields, `"${join(path, CONFIG)}"`);
+  const scores = parseScores(await readRegularText(join(path, SCORES)), join(path, SCORES));
+  const name = `"${join(path, RESULTS)}"`;
+  const facts = resultList<TaskFacts>(results, "tasks", name);
+  const { model, left_out = [] } = results as JsonObject;
   return {
     path,
     identity,
     part,
     of,
+    rows,
     samples: scores.length === 0 ? [] : await readSamples(join(path, SAMPLES)),
     scores,
-    facts: results.tasks as TaskFacts[],
-    model: String(results.model),
+    facts,
+    model: String(model),
     device: String(device),
     preset: isObject(config) && typeof config.preset === "string" ? config.preset : undefined,
-    leftOut: Array.isArray(results.left_out) ? results.left_out as LeftOut[] : [],
+    leftOut: resultList<LeftOut>({ left_out }, "left_out", name),
   };
 }
 
@@ -114,7 +127,7 @@ function requireWhole(parts: readonly Part[]): void {
     if (different.length > 0) {
       throw new DataError(
         `"${path}" and "${first.path}" differ in ${different.join(", ")}`,
-        { hints: ["evaluate every shard with the same flags except --shard and --out"] },
+        SAME_FLAGS,
       );
     }
   }
@@ -130,12 +143,37 @@ function requireWhole(parts: readonly Part[]): void {
   );
 }
 
-function sumRows(parts: readonly Part[]): JsonObject {
-  const total: Record<string, number> = {};
-  for (const { identity } of parts) {
-    for (const [task, rows] of Object.entries(identity.rows as JsonObject)) {
-      total[task] = (total[task] ?? 0) + Number(rows);
+/** Throws unless a part has its share of all rows, and its files hold them. */
+function requireRows(one: Part, all: RowCounts): void {
+  const { path, part, of, rows, scores, samples, facts } = one;
+  for (const task of new Set([...Object.keys(all), ...scores.map(({ task }) => task)])) {
+    const count = rows[task] ?? 0, total = all[task] ?? 0;
+    const share = Math.ceil((total - part + 1) / of);
+    if (count !== share) {
+      throw new DataError(
+        `"${path}" has ${count} of ${total} rows of ${task}, expected ${share} in shard ${part}/${of}`,
+        SAME_FLAGS,
+      );
     }
+    const idsIn = (lines: readonly (DocumentScore | Sample)[]) =>
+      lines.filter((line) => line.task === task).map(({ doc_id }) => doc_id);
+    const counts = [
+      [SCORES, new Set(idsIn(scores)).size],
+      [SCORES, idsIn(scores).length],
+      [SAMPLES, new Set(idsIn(samples)).size],
+      [RESULTS, facts.some((fact) => fact.task === task) ? count : 0],
+    ] as const;
+    const [file, found] = counts.find(([, found]) => found !== count) ?? [];
+    if (file === undefined) continue;
+    const problem = `found ${found} rows of ${task}, expected ${count}`;
+    throw new DataError(`"${join(path, file)}" is damaged: ${problem}`, RESUME);
+  }
+}
+
+function sumRows(parts: readonly Part[]): RowCounts {
+  const total: Record<string, number> = {};
+  for (const { rows } of parts) {
+    for (const [task, count] of Object.entries(rows)) total[task] = (total[task] ?? 0) + count;
   }
   return total;
 }

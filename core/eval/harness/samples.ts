@@ -33,6 +33,50 @@ export interface Sample {
   readonly finish_reason?: string | undefined;
 }
 
+const isCount = (value: unknown) => Number.isSafeInteger(value) && Number(value) >= 0;
+const isNumbers = (value: unknown) => Array.isArray(value) && value.every(Number.isFinite);
+
+/** Checks of fields, by the words for them in messages. */
+const TYPES = {
+  "text": (value) => typeof value === "string",
+  "a number": Number.isFinite,
+  "a number or null": (value) => value === null || Number.isFinite(value),
+  "an integer of at least 0": isCount,
+  "I/N or null": (value) => /^(\d+\/\d+|null)$/.test(String(value ?? null)),
+  "a list": Array.isArray,
+  "a list of numbers": isNumbers,
+  "an object": isObject,
+  "an object of counts": (value) => isObject(value) && Object.values(value).every(isCount),
+  "an object of numbers and lists of numbers": (value) =>
+    isObject(value) && Object.values(value).every((one) => Number.isFinite(one) || isNumbers(one)),
+} satisfies Record<string, (value: unknown) => boolean>;
+
+/** Types of the fields that a record must have. */
+export type Fields = Readonly<Record<string, keyof typeof TYPES>>;
+
+/**
+ * Returns a value of a file as the record that it must be; `place` says where it stands.
+ * @throws {DataError} for anything but an object, and for a field of another type
+ */
+export function requireFields<T>(value: unknown, fields: Fields, place: string): T {
+  if (!isObject(value)) throw bad(place, `is not a JSON object: ${show(value)}`);
+  for (const [name, type] of Object.entries(fields)) {
+    if (TYPES[type](value[name])) continue;
+    throw bad(place, `has ${name} ${show(value[name])}, expected ${type}`);
+  }
+  return value as T;
+}
+
+/** Fields that a sample may have. */
+const SAMPLE_FIELDS: Fields = {
+  request: "text",
+  loglikelihood: "a list of numbers",
+  text: "text",
+  solution: "text",
+  temperature: "a number",
+  tokens: "an integer of at least 0",
+};
+
 /** By what a sample is found again. */
 export function sampleKey({ task, doc_id, sample }: Sample): string {
   return `${task}/${doc_id}/${sample}`;
@@ -79,18 +123,20 @@ export class SampleReader {
 
   #ours(value: Record<string, unknown>, place: string): Sample | undefined {
     if (typeof value.task !== "string" || value.doc_id === undefined) return undefined;
-    const { task, doc_id, sample = 0, text, loglikelihood } = value;
+    const { task, doc_id, sample = 0 } = value;
     const hasId = Number.isInteger(doc_id) && (doc_id as number) >= 0;
     if (!hasId) throw bad(place, `has doc_id ${show(doc_id)}, expected a row number`);
     if (!Number.isInteger(sample)) {
       throw bad(place, `has sample ${show(sample)}, expected a number`);
     }
-    const isChoice = Array.isArray(loglikelihood) &&
-      loglikelihood.every((x) => typeof x === "number");
-    if (!isChoice && typeof text !== "string") {
+    // Tables write null for a field that is absent.
+    const present = Object.fromEntries(Object.entries(value).filter(([, field]) => field !== null));
+    const fields = Object.entries(SAMPLE_FIELDS).filter(([name]) => name in present);
+    requireFields(present, Object.fromEntries(fields), place);
+    if (present.loglikelihood === undefined && present.text === undefined) {
       throw bad(place, 'has neither "text" nor a list "loglikelihood"');
     }
-    return { ...value, task, doc_id: doc_id as number, sample: sample as number };
+    return { ...present, task, doc_id: doc_id as number, sample: sample as number };
   }
 
   #evalPlus(value: Record<string, unknown>): Sample | undefined {

@@ -38,9 +38,13 @@ Deno.test("a torn last line is removed, and its row is computed again", () =>
   }));
 
 Deno.test("a damaged line, other flags and other input are refused", async () => {
-  await interrupted("{}\n", (options) => {
-    assertThrows(() => new Journal(options), DataError, "line 4");
-  });
+  const lines = ["", '"at":2', '"at":2,"rows":[null]', '"at":2,"rows":{}', '"at":-1,"rows":[]'];
+  for (const fields of lines) {
+    const line = fields === "" ? "{}" : `{"input":"x",${fields}}`;
+    await interrupted(`${line}\n`, (options) => {
+      assertThrows(() => new Journal(options), DataError, "line 4");
+    });
+  }
   await interrupted("", (options) => {
     const other = { ...options, identity: { seed: 2 } };
     assertThrows(() => new Journal(other), UsageError, "another seed");

@@ -1,0 +1,29 @@
+/** Files of an evaluation that is resumed. */
+import { assertEquals, assertRejects } from "@std/assert";
+import { DataError } from "../../../core/base/errors.ts";
+import { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
+import { withScratch } from "../../scratch.ts";
+
+Deno.test("a damaged line of statistics or scores is refused with its file and line", () =>
+  withScratch(async (path) => {
+    using folder = await EvalFolder.open(`${path}/run`, {}, {});
+    const write = (name: string, line: string) =>
+      Deno.writeTextFileSync(`${path}/run/${name}`, `\n${line}\n`);
+    for (
+      const [line, problem] of [
+        ["null", "is not a JSON object: null"],
+        ["{bad", "is not valid JSON: "],
+        ["{}", "has run nothing, expected text"],
+        ['{"run":"a","seconds":"5"}', 'has seconds "5", expected a number'],
+        ['{"run":"a","seconds":5,"peak_rss_bytes":"7"}', 'has peak_rss_bytes "7", expected'],
+      ]
+    ) {
+      write("stats.jsonl", line!);
+      const message = `line 2 of "${path}/run/stats.jsonl" ${problem}`;
+      await assertRejects(() => folder.readStats(), DataError, message);
+    }
+    write("scores.jsonl", '{"task":"gsm8k","doc_id":0}');
+    await assertRejects(() => folder.readScores(), DataError, "has metrics nothing, expected");
+    write("stats.jsonl", '{"run":"a","seconds":5,"peak_rss_bytes":null}');
+    assertEquals(await folder.readStats(), [{ run: "a", seconds: 5, peak_rss_bytes: null }]);
+  }));
