@@ -9,7 +9,7 @@ import { createHash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
 import { NO_PERMISSIONS } from "../base/worker_permissions.ts";
 import type { TokenConstraint, TokenMask } from "../generate/logit_rules.ts";
-import { type GrammarSource, requireSupported } from "./source.ts";
+import { type GrammarSource, supportedSchema } from "./source.ts";
 
 /** Longest time for an answer, once the vocabulary is read. */
 const MAX_MS = 5000;
@@ -74,8 +74,10 @@ export class GrammarEngine implements Disposable {
    * Limits the tokens of one text.
    * @throws {DataError} for a schema that is not supported, or takes too long to compile
    */
-  async constraint(source: GrammarSource): Promise<TokenConstraint> {
-    if (source.kind === "schema") requireSupported(source.schema);
+  async constraint(given: GrammarSource): Promise<TokenConstraint> {
+    const source = given.kind === "schema"
+      ? { ...given, schema: supportedSchema(given.schema) }
+      : given;
     const key = hashOf(source), text = this.#nextText++;
     const after = async (tokens: readonly number[]): Promise<TokenMask> => {
       const question = { key, text, tokens };

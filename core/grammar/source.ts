@@ -43,8 +43,12 @@ const BOUNDS = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
 /** Largest schema as JSON, and deepest. */
 const MAX_BYTES = 64 << 10, MAX_DEPTH = 48;
 
-/** @throws {DataError} for a schema that a grammar cannot enforce */
-export function requireSupported(schema: unknown): void {
+/**
+ * A schema as the library is to read it: without a `format` beside a `pattern`, which it would leave out for
+ * the format, an annotation by the standard.
+ * @throws {DataError} for a schema that a grammar cannot enforce
+ */
+export function supportedSchema(schema: unknown): unknown {
   const text = JSON.stringify(schema) ?? "";
   if (text.length > MAX_BYTES) {
     throw new DataError(`the schema has ${text.length} characters, at most ${MAX_BYTES} are taken`);
@@ -55,7 +59,13 @@ export function requireSupported(schema: unknown): void {
   if (!isObject(schema) && typeof schema !== "boolean") {
     throw new DataError("a schema is a JSON object");
   }
-  requireKeywords(schema);
+  const read = JSON.parse(text, (_, value) => {
+    if (typeof value?.pattern !== "string" || typeof value.format !== "string") return value;
+    const { format: _format, ...rest } = value;
+    return rest;
+  });
+  requireKeywords(read);
+  return read;
 }
 
 function requireKeywords(schema: unknown): void {

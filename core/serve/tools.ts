@@ -6,7 +6,7 @@
  */
 import { DataError } from "../base/errors.ts";
 import { isObject, show } from "../base/files.ts";
-import { type GrammarSource, requireSupported } from "../grammar/source.ts";
+import { type GrammarSource, supportedSchema } from "../grammar/source.ts";
 import type { ChatMessage } from "../tokenizer/chat.ts";
 import { badField } from "./errors.ts";
 import type { Fields } from "./fields.ts";
@@ -93,9 +93,10 @@ function readTool(given: unknown, i: number): Tool {
     const needs = '`type` "function" and a `function` with a name of letters and digits';
     throw badField(`tools[${i}]`, `\`tools[${i}]\` needs ${needs}`);
   }
-  const { name, parameters = { type: "object" }, strict } = body;
+  const { name, parameters: stated = { type: "object" }, strict } = body;
+  let parameters: unknown;
   try {
-    requireSupported(parameters);
+    parameters = supportedSchema(stated);
   } catch (error) {
     // Arguments that are not held to their schema may have any.
     if (!(error instanceof DataError) || strict !== true) {

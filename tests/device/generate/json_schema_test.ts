@@ -38,7 +38,7 @@ const SCHEMAS: readonly object[] = [
   object({ a: { type: "string", pattern: "^[a-f]{3}$" } }),
   object({ a: { type: "string", pattern: "^(yes|no)$" } }),
   object({ a: { type: "string", minLength: 2, maxLength: 4 } }),
-  object({ a: { type: "string", format: "date" } }),
+  object({ a: { type: "string", format: "email", pattern: "^[ab]+@[ab]+$" } }),
   object({ a: { type: "string", format: "uuid" } }),
   object({ "a key, with spaces": { type: "boolean" } }),
   object({ "schlüssel": { enum: ["größer", "日本", "🙂"] } }),
