@@ -105,7 +105,10 @@ function commandIndex(args: readonly string[], registry: readonly CommandEntry[]
     const next = args[i + 1];
     if (flag !== undefined) i += consumedAfter(flag, next);
     // The word behind a flag of a command that is not known yet is its value.
-    else if (next !== undefined && !/=/.test(arg) && !/^-/.test(next) && !isCommand(next)) i++;
+    else if (
+      parse([arg], common).problems.length > 0 && !arg.includes("=") &&
+      next !== undefined && !next.startsWith("-") && !isCommand(next)
+    ) i++;
   }
   return -1;
 }

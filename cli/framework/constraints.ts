@@ -121,7 +121,7 @@ export function idleFlags(
 ): { readonly flag: string; readonly needed: string }[] {
   return Object.entries(table).flatMap(([name, { onlyWith = [] }]) => {
     if (onlyWith.length === 0 || !isSet(name, settings, table)) return [];
-    if (settings.get(name)!.origin === "environment") return [];
+    if (["environment", "preset"].includes(settings.get(name)!.origin)) return [];
     if (onlyWith.some((condition) => isSet(condition, settings, table))) return [];
     return [{ flag: formatFlag(name), needed: oneOf(onlyWith) }];
   });

@@ -1,6 +1,7 @@
 /** Checks of a command that has several forms: flags of other forms, and formats of plain text. */
 import { UsageError } from "../../core/base/errors.ts";
 import { commonFlags } from "../framework/common.ts";
+import { MisuseError } from "../framework/misuse.ts";
 import { type FlagTable, formatFlag } from "../framework/table.ts";
 import type { Invocation } from "../output/document.ts";
 
@@ -22,14 +23,16 @@ export function refuseOthers(
 
 /** Refuses flags of these names. */
 export function refuseFlags(
-  { origins }: Invocation,
+  { origins, format }: Invocation,
   form: string,
   names: readonly string[],
 ): void {
-  const given = names.find((name) => origins[name] === "flag");
-  if (given !== undefined) {
-    throw new UsageError(`${formatFlag(given)} cannot be combined with ${form}`);
-  }
+  const given = names.filter((name) => origins[name] === "flag");
+  if (given.length === 0) return;
+  throw new MisuseError(given.map((name) => {
+    const flag = formatFlag(name, name === "format" ? format : undefined);
+    return { message: `${flag} cannot be combined with ${form}` };
+  }));
 }
 
 /** Refuses a format where `what` is plain text. */

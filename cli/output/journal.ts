@@ -13,6 +13,12 @@ import { isDevice } from "./sink.ts";
 import type { Row } from "./table.ts";
 import { writeError } from "./write_error.ts";
 
+/** Flags that change neither the rows nor, beyond rounding, the numbers in them. */
+export const FREE_FLAGS: readonly string[] = [
+  ...["out", "overwrite", "format", "quiet", "verbose", "color", "progress", "log-every"],
+  ...["threads", "memory-limit", "weight-cache", "cache-limit"],
+];
+
 const SCHEMA = "parscale.partial/1";
 
 /** Run of a journal, and treatment of one that is there. */
@@ -179,7 +185,9 @@ function requireSame(
 ): void {
   if (schema !== SCHEMA) throw damaged(path, 1);
   const text = (value: unknown) => JSON.stringify(value ?? null);
-  const names = new Set([...Object.keys(found), ...Object.keys(identity)]);
+  // Earlier versions wrote down some that are free.
+  const names = new Set([...Object.keys(found), ...Object.keys(identity)])
+    .difference(new Set(FREE_FLAGS));
   const other = [...names].filter((name) => text(found[name]) !== text(identity[name]));
   if (other.length === 0) return;
   throw new UsageError(`"${path}" belongs to a run with another ${other.join(", ")}`, {

@@ -181,9 +181,6 @@ function withChoices(base: ModelConfig, choices: ModelChoices): ModelConfig {
   if (loraRank !== undefined && !used.has("lora")) {
     throw new UsageError("`--lora-rank` needs `--transform lora`");
   }
-  if (prefixTokens !== undefined && !used.has("prefix")) {
-    throw new UsageError("`--prefix-tokens` needs `--transform prefix`");
-  }
   const M = prefixTokens ?? (isParScale(base) ? base.prefixTokens : 48);
   const config = {
     ...changed,

@@ -51,6 +51,16 @@ Deno.test("from scratch with --tokenizer: a config.json or a shape of the paper 
     assert(!place.exists("planned"));
   }));
 
+Deno.test("presets fit every transform and give no warning of their own", () =>
+  withWorkplace(async (place) => {
+    const scratch = "--init scratch --config-from p1 --streams 1";
+    for (const line of ["paper-peft -m p1 -P 2 --transform lora", `paper-stage1 ${scratch}`]) {
+      const rest = `${ROWS} --steps 40 --warmup 2 --out run --dry-run`;
+      const { code, stderr } = await place.train(`--preset ${line} ${rest}`);
+      assertEquals([code, stderr], [0, ""], line);
+    }
+  }));
+
 Deno.test("small rates fall too, those of a frozen backbone's prefixes as well", () =>
   withWorkplace(async (place) => {
     const [low, frozen] = await Promise.all([

@@ -98,6 +98,11 @@ export async function plan(
     return { kind: "list" };
   }
   const model = await openModel(values, io);
+  const introduced = values.mode === "train" && values.trainParams === "introduced" &&
+    invocation.origins["train-params"] === "flag";
+  if (introduced && Math.max(model.streams, ...values.streams) === 1) {
+    throw new UsageError("`--train-params introduced` needs more than one stream");
+  }
   const isOwn = values.hardware === THIS_MACHINE ||
     (values.hardware === undefined && values.measured);
   const { bandwidth: bandwidthGbS, tflops, capacity: capacityGb } = values;
@@ -164,9 +169,6 @@ function lengthsOf({ input, output, svg }: CostValues, model: CostModel) {
 function trainingOf(values: CostValues, model: CostModel): TrainingPlan {
   const { batch, microBatch: micro, trainParams = "all", recompute } = values;
   if (values.mode === "infer") return { batches: [], seqLens: [], trainParams, recompute };
-  if (trainParams === "introduced" && Math.max(model.streams, ...values.streams) === 1) {
-    throw new UsageError("`--train-params introduced` needs more than one stream");
-  }
   const seqLens = orDefault(values.seqLen, [2048]);
   checkContext(model, Math.max(...seqLens));
   const batches = batch.flatMap((batch) =>

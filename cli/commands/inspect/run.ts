@@ -11,7 +11,7 @@ import { countParameters } from "../../../core/model/parameters.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { formatFlag } from "../../framework/table.ts";
-import { refuseFormat, refuseOthers } from "../../input/forms.ts";
+import { refuseFlags, refuseFormat } from "../../input/forms.ts";
 import { requireContext } from "../../input/limits.ts";
 import { findModel, modelPlan, openModel } from "../../input/open_model.ts";
 import { readJsonLines, rowError } from "../../input/rows.ts";
@@ -145,8 +145,8 @@ async function runTokenizer(
   invocation: Invocation,
 ): Promise<void> {
   const flag = tokenize === undefined ? "detokenize" : "tokenize", name = formatFlag(flag);
-  refuseOthers(invocation, name, ["model", flag]);
-  refuseFormat(invocation, `the output of ${name}`);
+  refuseFlags(invocation, name, ["check", "context", "batch"]);
+  if (invocation.format !== "jsonl") refuseFormat(invocation, `the output of ${name}`);
   const tokenizer = await openTokenizer((await findModel({ model, adapter: undefined }, io)).model);
   using out = openSink(io, invocation.out, invocation.overwrite);
   const encode = (text: string) => JSON.stringify(Array.from(tokenizer.encode(text)));

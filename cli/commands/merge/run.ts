@@ -6,8 +6,9 @@ import { type ConfigValue, snakeCase } from "../../framework/table.ts";
 import { partOf, type Shard } from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
+import { FREE_FLAGS } from "../../output/journal.ts";
 import { Report, type ReportOptions } from "../../output/report.ts";
-import { FREE_FLAGS, GENERATE_COLUMNS, SCORE_COLUMNS } from "../../output/row_writer.ts";
+import { GENERATE_COLUMNS, SCORE_COLUMNS } from "../../output/row_writer.ts";
 import type { Row } from "../../output/table.ts";
 import type { command } from "./flags.ts";
 

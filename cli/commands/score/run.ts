@@ -47,11 +47,15 @@ interface ScorePlan extends Pick<ScoreValues, "batch" | "streamWeights" | "resum
 }
 
 /** The rows that flags name. */
-export function plan(values: ScoreValues, _io: unknown, { format }: Invocation): ScorePlan {
+export function plan(
+  values: ScoreValues,
+  _io: unknown,
+  { format, origins }: Invocation,
+): ScorePlan {
   const { arguments: [from = "-"], batch, streamWeights, resume } = values;
   const shard = parseShard(values.shard);
   requireFileForShard(shard, from);
-  if (streamWeights && !format.startsWith("json")) {
+  if (streamWeights && origins["stream-weights"] === "flag" && !format.startsWith("json")) {
     throw new UsageError("`--stream-weights` needs `--json` or `--jsonl`: no table has them");
   }
   return { model: modelPlan(values), from, batch, streamWeights, shard, resume };

@@ -99,11 +99,15 @@ export async function plan(
   const values = { ...resumed, ...extension, ...others };
   const { lr, lrPrefix = lr, lrAggregator = lr, schedule: kind, warmup, decaySteps } = values;
   const peak = lr > 0 ? lr : Math.max(lrPrefix, lrAggregator);
-  const { lrMin = Math.min(1e-5, peak / 10) } = values;
-  if (lrMin > peak && kind !== "constant") {
+  const { lrMin = Math.min(1e-5, peak / 10), transform } = values;
+  const isAsked = (name: string) => saved === undefined && invocation.origins[name] === "flag";
+  if (isAsked("lr-min") && lrMin > peak && kind !== "constant") {
     throw new UsageError(`\`--lr-min ${lrMin}\` exceeds the peak learning rate of ${peak}`);
   }
-  const minFactor = kind === "constant" || peak === 0 ? 1 : lrMin / peak;
+  if (isAsked("prefix-tokens") && transform.length > 0 && !transform.includes("prefix")) {
+    throw new UsageError("`--prefix-tokens` needs `--transform prefix`");
+  }
+  const minFactor = kind === "constant" || peak === 0 ? 1 : Math.min(1, lrMin / peak);
   return {
     out: values.out,
     overwrite: values.overwrite,
@@ -183,8 +187,8 @@ function dataPlan(values: TrainValues): DataPlan {
   // Local files are read by our keys alone.
   const isUnfiltered = where.length > 0 && !train.every(isHubData);
   if (isUnfiltered || selects !== undefined && ![...train, ...evalData].some(isHubData)) {
-    throw new UsageError(`\`${selects}\` needs data on the hub`, {
-      hints: ["pass --data hf://datasets/OWNER/NAME/GLOB, or rename the column of a local file"],
+    throw new UsageError(`\`${isUnfiltered ? "--where" : selects}\` needs data on the hub`, {
+      hints: ["pass --data hf://datasets/OWNER/NAME/GLOB; local files are read as they are"],
     });
   }
   const selection = { where: where.map(parseCondition) };

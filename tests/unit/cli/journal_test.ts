@@ -37,6 +37,15 @@ Deno.test("a torn last line is removed, and its row is computed again", () =>
     assertEquals([...again.rows()], [{ id: 0 }, { id: 1 }, { id: 2 }]);
   }));
 
+Deno.test("flags that change no row are free, also where an earlier version wrote them down", () =>
+  interrupted("", (options) => {
+    const [head, ...rows] = Deno.readTextFileSync(`${options.out}.partial`).split("\n");
+    const earlier = JSON.stringify({ ...JSON.parse(head!), "weight-cache": true });
+    Deno.writeTextFileSync(`${options.out}.partial`, [earlier, ...rows].join("\n"));
+    using journal = new Journal(options);
+    assertEquals(journal.size, 2);
+  }));
+
 Deno.test("a damaged line, other flags and other input are refused", async () => {
   const lines = ["", '"at":2', '"at":2,"rows":[null]', '"at":2,"rows":{}', '"at":-1,"rows":[]'];
   for (const fields of lines) {
