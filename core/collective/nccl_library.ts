@@ -132,6 +132,7 @@ export class NcclCommunicator {
     this.#world = world;
     this.#timeoutMs = timeoutMs;
     const out = new BigUint64Array(1);
+    driver.activate(); // NCCL uses the device that is current
     const code = symbols.ncclCommInitRank(out, world, id, rank);
     checkNccl(symbols, code, `connect ${world} ranks`);
     this.#communicator = out[0]!;
@@ -198,6 +199,7 @@ export class NcclCommunicator {
 
   /** Issues an operation and waits for it. */
   async #run(doing: string, issue: () => number): Promise<void> {
+    this.#driver.activate();
     const code = issue();
     if (code !== IN_PROGRESS) this.#check(code, doing);
     const event = this.#driver.createEvent();
