@@ -74,13 +74,16 @@ export interface DeviceArray {
 }
 
 /**
- * Opens the library of this machine.
+ * Opens the library of this machine; `driverVersion` is 13000 for CUDA 13.0.
  * @throws {EnvironmentError} when there is none
  */
 export function openNccl(
-  host: Host = SYSTEM,
+  { host = SYSTEM, driverVersion }: { host?: Host; driverVersion?: number } = {},
 ): { readonly path: string; readonly version: string; readonly symbols: NcclSymbols } {
-  const { path, symbols } = openLibrary("nccl", NCCL_SYMBOLS, { host });
+  const { path, symbols } = openLibrary("nccl", NCCL_SYMBOLS, {
+    host,
+    maxMajor: driverVersion && Math.floor(driverVersion / 1000),
+  });
   const out = new Int32Array(1);
   checkNccl(symbols, symbols.ncclGetVersion(out), "read the version of NCCL");
   const code = out[0]!; // 23007 is 2.30.7

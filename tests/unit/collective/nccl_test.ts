@@ -35,7 +35,7 @@ const test = (name: string, body: () => void | Promise<void>) =>
 function open() {
   const stub = Deno.dlopen(path!, STUB).symbols;
   const host = { ...SYSTEM, env: (name: string) => name === "PARSCALE_NCCL" ? path : undefined };
-  const nccl = openNccl(host);
+  const nccl = openNccl({ host });
   const fake = fakeDriver();
   const driver = new Driver(fake.symbols);
   const connect = ({ rank = 2, world = 4, timeoutMs = 1000, id = uniqueId(nccl.symbols) } = {}) =>
