@@ -161,31 +161,44 @@ interface Stage {
 interface Context extends BringUpOptions {
   machine?: CudaMachine;
   place?: CudaPlace;
+  /** Keeps the context, which its last release would reset while cuBLASLt stays loaded. */
+  holder?: Driver;
 }
 
 const reference = new ReferenceDevice("f64");
 
-async function withDevice(
-  { machine, ordinal }: Context,
-  elements: ComputeType,
-  use: (device: CudaDevice) => Promise<string>,
+/** Uses what is closed afterwards. An error of closing does not replace one before it. */
+async function closing<T extends { close(): void }>(
+  opened: T,
+  use: (opened: T) => string | Promise<string>,
 ): Promise<string> {
-  const device = new CudaDevice(machine!, { ordinal, elements });
+  let found;
   try {
-    return await use(device);
-  } finally {
-    device.close();
+    found = await use(opened);
+  } catch (error) {
+    closeQuietly(opened);
+    throw error;
+  }
+  opened.close();
+  return found;
+}
+
+function closeQuietly(opened: { close(): void } | undefined): void {
+  try {
+    opened?.close();
+  } catch {
+    // An earlier error says more.
   }
 }
 
-function withDriver({ machine, ordinal }: Context, use: (driver: Driver) => string): string {
-  const driver = new Driver(machine!.driver, ordinal);
-  try {
-    return use(driver);
-  } finally {
-    driver.close();
-  }
-}
+const withDevice = (
+  { machine, ordinal }: Context,
+  elements: ComputeType,
+  use: (device: CudaDevice) => Promise<string>,
+) => closing(new CudaDevice(machine!, { ordinal, elements }), use);
+
+const withDriver = ({ machine, ordinal }: Context, use: (driver: Driver) => string) =>
+  closing(new Driver(machine!.driver, ordinal), use);
 
 async function compareKernels(device: CudaDevice): Promise<string> {
   const ops = new Set<string>();
@@ -308,13 +321,13 @@ const STAGES: readonly Stage[] = [
   },
   {
     name: "context",
-    run: (context) =>
-      withDriver(context, (driver) => {
-        const { name, major, minor } = driver.deviceInfo();
-        context.place = { name, driverVersion: driver.version };
-        architectureOf(major, minor);
-        return `${name}, capability ${major}.${minor}, CUDA ${formatVersion(driver.version)}`;
-      }),
+    run(context) {
+      const driver = context.holder = new Driver(context.machine!.driver, context.ordinal);
+      const { name, major, minor } = driver.deviceInfo();
+      context.place = { name, driverVersion: driver.version };
+      architectureOf(major, minor);
+      return `${name}, capability ${major}.${minor}, CUDA ${formatVersion(driver.version)}`;
+    },
   },
   {
     name: "memory",
@@ -362,16 +375,20 @@ const STAGES: readonly Stage[] = [
 /** Runs the stages until one fails. */
 export async function* bringUp(options: BringUpOptions): AsyncGenerator<StageResult> {
   const context: Context = { ...options };
-  for (const { name, run } of STAGES) {
-    const began = performance.now();
-    const result = (ok: boolean, found: string) => ({
-      ...{ stage: name, ok, found, seconds: (performance.now() - began) / 1000 },
-    });
-    try {
-      yield result(true, await run(context));
-    } catch (error) {
-      return yield result(false, (error as Error).message);
+  try {
+    for (const { name, run } of STAGES) {
+      const began = performance.now();
+      const result = (ok: boolean, found: string) => ({
+        ...{ stage: name, ok, found, seconds: (performance.now() - began) / 1000 },
+      });
+      try {
+        yield result(true, await run(context));
+      } catch (error) {
+        return yield result(false, (error as Error).message);
+      }
     }
+  } finally {
+    closeQuietly(context.holder);
   }
   options.onVerified(context.place!);
 }

@@ -22,7 +22,7 @@ export interface NodeComparison {
 }
 
 /**
- * Compares the nodes of a program.
+ * Compares the nodes of a program. An error of a node says its op and types.
  * @param data the program's inputs, parameters and states by name
  */
 export async function* compareNodes(
@@ -47,7 +47,10 @@ export async function* compareNodes(
     const key = `${node.op.name} ${types} ${JSON.stringify(node.attributes)}`;
     if (seen.has(key)) continue;
     seen.add(key);
-    const found = await runNode(device, node, inputs, false);
+    const found = await runNode(device, node, inputs, false).catch((error: Error) => {
+      error.message = `op ${node.op.name} of ${types.join(", ")}: ${error.message}`;
+      throw error;
+    });
     const differences = expected.map((each, i) => relativeDifference(found[i]!, each));
     yield { op: node.op.name, difference: Math.max(...differences) };
   }

@@ -1,5 +1,5 @@
 /** The bring-up of a GPU on the emulator: it passes, and each of its stages can fail, with what went wrong. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { bringUp, type StageResult } from "../../../cli/commands/doctor/cuda.ts";
 import { EnvironmentError } from "../../../core/base/errors.ts";
 import type { CudaMachine } from "../../../core/runtime/cuda/device.ts";
@@ -42,8 +42,10 @@ test("a machine that is right passes every stage, and its kernels are launched",
 });
 
 /** A machine whose compiler changes a kernel file for one element type. */
-const withKernel = (name: string, BF16: number, from: string, to: string) => () => {
-  const machine = emulatedMachine();
+const withKernel = (
+  ...[name, BF16, from, to]: readonly [name: string, BF16: number, from: string, to: string]
+) =>
+(machine: CudaMachine = emulatedMachine()) => {
   const { version, compile } = machine.compiler;
   const compileChanged: typeof compile = (source, target) => {
     if (source.name !== name || target.defines.BF16 !== BF16) return compile(source, target);
@@ -127,3 +129,35 @@ for (const [stage, open, found] of FAULTS) {
     assertStringIncludes(last.found, found);
   });
 }
+
+test("the context is kept from its first stage on, and released in the end", async () => {
+  const machine = emulatedMachine(), { driver } = machine;
+  const held: number[] = [0];
+  const count = <A extends unknown[]>(by: number, call: (...args: A) => number) => (...args: A) => {
+    held.push(held.at(-1)! + by);
+    return call(...args);
+  };
+  const counted = {
+    ...driver,
+    cuDevicePrimaryCtxRetain: count(1, driver.cuDevicePrimaryCtxRetain),
+    cuDevicePrimaryCtxRelease_v2: count(-1, driver.cuDevicePrimaryCtxRelease_v2),
+  };
+  const compile = failing("no compiler");
+  const failed = { ...machine, driver: counted, compiler: { version: "13.0", compile } };
+  assertEquals((await stagesOf(() => failed)).stages.at(-1)!.stage, "compiler");
+  assertEquals(held, [0, 1, 2, 1, 2, 1, 2, 1, 0]);
+});
+
+test("a kernel that faults is named by its op, and a close that fails then does not hide it", async () => {
+  const machine = machineWith("cuDevicePrimaryCtxRelease_v2", (release, count) => {
+    return count <= 3 ? release : () => 719; // three stages come before
+  });
+  const nowhere = "((volatile float*)0)[0]";
+  const change = withKernel("forward/rope.cu", 0, "b * c + a * s", nowhere);
+  const last = (await stagesOf(() => change(machine))).stages.at(-1)!;
+  assertEquals([last.stage, last.ok], ["kernels in f32", false]);
+  assertMatch(
+    last.found,
+    /^op rotate_and_write of f32\[.*: Cannot run kernel rope_.* no memory$/,
+  );
+});
