@@ -24,6 +24,7 @@ const FREE: readonly (keyof DriverSymbols)[] = [
   ...["cuDeviceGetName", "cuDeviceGetAttribute", "cuCtxSetCurrent"] as const,
   ...["cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2"] as const,
 ];
+const STAGED_BYTES = 1n << 16n;
 const NON_BLOCKING = 1;
 const NO_TIMING = 2;
 
@@ -105,9 +106,11 @@ export function driverSymbols(memory: Memory, streams: Streams): DriverSymbols {
       alone(() => {
         const view = viewOf(from);
         if (!memory.holds(to, bytes) || BigInt(view.byteLength) < bytes) return CODE.invalidValue;
-        // The memory is not pinned, so the driver has read it when the call returns.
+        // The memory is not pinned: a little is staged at once, more is read when the copy runs.
         const { buffer, byteOffset } = view;
-        const copy = new DataView(buffer.slice(byteOffset, byteOffset + Number(bytes)));
+        const copy = bytes > STAGED_BYTES
+          ? view
+          : new DataView(buffer.slice(byteOffset, byteOffset + Number(bytes)));
         return streams.enqueue(stream, () => {
           if (bytes > 0n) library.machineCopy(to, addressOf(copy), bytes);
         });

@@ -126,6 +126,18 @@ test("a program that is run again with the same tensors is launched as a graph",
   device.close();
 });
 
+test("numbers that change after they were written are not what the device holds", () => {
+  const device = openEmulated();
+  for (const length of [2 ** 14, 2 ** 14 + 1]) { // the driver stages 64 KiB
+    const values = new Float32Array(length).fill(1);
+    const tensor = device.allocate({ dtype: "f32", shape: [length] });
+    device.write(tensor, values);
+    values.fill(2);
+    assertEquals(device.read(tensor), new Float32Array(length).fill(1));
+  }
+  device.close();
+});
+
 test("two devices of one process compute in turn, each with its own context current", async () => {
   const devices = [openEmulated(), openEmulated()];
   for (const rows of [10, 9]) {

@@ -18,6 +18,8 @@ const CAPTURE_THREAD_LOCAL = 1;
 /** CU_DEVICE_ATTRIBUTE_… */
 const ATTRIBUTE = { capabilityMajor: 75, capabilityMinor: 76 } as const;
 const NAME_BYTES = 256;
+/** Bytes of pageable memory that the driver copies to memory of its own at once. */
+const STAGED_BYTES = 1 << 16;
 /** Oldest driver whose exports are what the symbol table expects. */
 const OLDEST = 12000;
 
@@ -154,11 +156,15 @@ export class Driver {
     checkDriver(this.#cu.cuMemFreeHost(address), "free pinned memory");
   }
 
-  /** Copies to the device in stream order. The driver has read `source` when the call returns. */
+  /**
+   * Copies to the device in stream order; `source` has been read when the call returns. The driver stages
+   * up to 64 KiB of it; of more it may read pageable memory later, so that the copy is waited for.
+   */
   upload(target: bigint, source: ArrayBufferView<ArrayBuffer>, stream: bigint): void {
     const { byteLength } = source;
     const code = this.#cu.cuMemcpyHtoDAsync_v2(target, source, BigInt(byteLength), stream);
     checkDriver(code, `copy ${byteLength} bytes to the device`);
+    if (byteLength > STAGED_BYTES) this.synchronize(stream);
   }
 
   /** Copies from the device once the stream's work is done, and waits. */
@@ -268,7 +274,7 @@ export class Driver {
 
   /**
    * Captures what `issue` puts into the stream as a graph, which can be launched many times. All of it
-   * must have run once before, and it may neither allocate nor wait.
+   * must have run once before, and it may neither allocate, upload nor wait.
    */
   capture(stream: bigint, issue: () => void): bigint {
     const cu = this.#cu;
