@@ -209,7 +209,8 @@ const sizes = emulated
 let ceilings: Ceilings = { bandwidth: NaN, flopRate: NaN };
 await stage("bring-up", async () => {
   const onVerified = emulated ? () => {} : recordVerified;
-  for await (const result of bringUp({ open: machineFor, ordinal: 0, sizes, onVerified })) {
+  const options = { open: machineFor, ordinal: 0, sizes, onVerified, once: emulated };
+  for await (const result of bringUp(options)) {
     report.stages.push(result);
     if (!result.ok) throw new Error(`${result.stage}: ${result.found}`);
   }
