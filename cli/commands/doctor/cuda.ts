@@ -11,7 +11,7 @@ import { RandomStream } from "../../../core/base/random.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { type CeilingSizes, measureCeilings } from "../../../core/runtime/cuda/ceilings.ts";
 import { compareNodes, relativeDifference } from "../../../core/runtime/cuda/compare_nodes.ts";
-import { CudaDevice, type CudaMachine } from "../../../core/runtime/cuda/device.ts";
+import { CudaDevice, type CudaMachine, placeOf } from "../../../core/runtime/cuda/device.ts";
 import { Driver, formatVersion } from "../../../core/runtime/cuda/driver/driver.ts";
 import { KERNEL_FILES } from "../../../core/runtime/cuda/kernels/mod.ts";
 import { describeMachine } from "../../../core/runtime/cuda/open.ts";
@@ -244,7 +244,7 @@ const STAGES: readonly Stage[] = [
     run(context) {
       const driver = context.holder = new Driver(context.machine!.driver, context.ordinal);
       const { name, major, minor } = driver.deviceInfo();
-      context.place = { name, driverVersion: driver.version };
+      context.place = placeOf(context.machine!, driver);
       architectureOf(major, minor);
       return `${name}, capability ${major}.${minor}, CUDA ${formatVersion(driver.version)}`;
     },

@@ -105,7 +105,9 @@ test("a machine that is right passes every stage, and kernels in use are launche
   const { machine, recording, loaded, wide } = recordingMachine();
   const { stages, verified } = await stagesOf(() => recording, false);
   assertEquals(stages.map(({ stage, ok }) => [stage, ok]), STAGES.map((stage) => [stage, true]));
-  assertEquals(verified, [{ name: "Emulated H100", driverVersion: 13000 }]);
+  const { version } = machine.compiler;
+  const libraries = { driverVersion: 13000, nvrtcVersion: version, cublasLtVersion: 130100 };
+  assertEquals(verified, [{ name: "Emulated H100", ...libraries }]);
   assertEquals(machine.usedBytes(), 0);
   const entries = new Set(Array.from(loaded, (each) => each.split(" ")[0]!));
   const missing = KERNELS.map(({ entry }) => entry).filter((entry) => !entries.has(entry));
