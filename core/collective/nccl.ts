@@ -74,21 +74,25 @@ export class NcclGroup implements ProcessGroup<DeviceTensor> {
     return this.#communicator.broadcast(this.#array(tensor, 1), root);
   }
 
+  sum(values: readonly number[]): Promise<number[]> {
+    return this.#sum(values);
+  }
+
   /** In f64, which the device holds as pairs of words. */
-  async sum(values: readonly number[]): Promise<number[]> {
+  async #sum(values: readonly number[], limitMs?: number): Promise<number[]> {
     const count = values.length;
     const tensor = this.#numbers.get(count) ??
       this.device.allocate({ dtype: "f32", shape: [WORDS * count] });
     this.#numbers.set(count, tensor);
     this.device.write(tensor, new Float32Array(Float64Array.from(values).buffer));
-    await this.#communicator.allReduce({ address: tensor.address, count, type: "f64" });
+    await this.#communicator.allReduce({ address: tensor.address, count, type: "f64" }, limitMs);
     const { buffer } = this.device.read(tensor);
     return Array.from(new Float64Array(buffer as ArrayBuffer, 0, count));
   }
 
   async barrier(): Promise<void> {
     if (this.hosts) await this.hosts.barrier();
-    else await this.sum([0]);
+    else await this.#sum([0], Infinity);
   }
 
   abort(code: number): void {

@@ -74,13 +74,16 @@ export interface DeviceArray {
 }
 
 /**
- * Opens the library of this machine.
+ * Opens the library of this machine; `driverVersion` is 13000 for CUDA 13.0.
  * @throws {EnvironmentError} when there is none
  */
 export function openNccl(
-  host: Host = SYSTEM,
+  { host = SYSTEM, driverVersion }: { host?: Host; driverVersion?: number } = {},
 ): { readonly path: string; readonly version: string; readonly symbols: NcclSymbols } {
-  const { path, symbols } = openLibrary("nccl", NCCL_SYMBOLS, { host });
+  const { path, symbols } = openLibrary("nccl", NCCL_SYMBOLS, {
+    host,
+    maxMajor: driverVersion && Math.floor(driverVersion / 1000),
+  });
   const out = new Int32Array(1);
   checkNccl(symbols, symbols.ncclGetVersion(out), "read the version of NCCL");
   const code = out[0]!; // 23007 is 2.30.7
@@ -132,17 +135,20 @@ export class NcclCommunicator {
     this.#world = world;
     this.#timeoutMs = timeoutMs;
     const out = new BigUint64Array(1);
+    driver.activate(); // NCCL uses the device that is current
     const code = symbols.ncclCommInitRank(out, world, id, rank);
     checkNccl(symbols, code, `connect ${world} ranks`);
     this.#communicator = out[0]!;
   }
 
-  allReduce({ address, count, type }: DeviceArray): Promise<void> {
+  /** Waits for at most `limitMs`, by default the time limit of the group. */
+  allReduce({ address, count, type }: DeviceArray, limitMs?: number): Promise<void> {
     const start = this.#nccl.ncclAllReduce;
     return this.#run(
       "add up over all ranks",
       () =>
         start(address, address, BigInt(count), TYPES[type], SUM, this.#communicator, this.#stream),
+      limitMs,
     );
   }
 
@@ -197,19 +203,24 @@ export class NcclCommunicator {
   }
 
   /** Issues an operation and waits for it. */
-  async #run(doing: string, issue: () => number): Promise<void> {
+  async #run(
+    doing: string,
+    issue: () => number,
+    limitMs = this.#timeoutMs,
+  ): Promise<void> {
+    this.#driver.activate();
     const code = issue();
     if (code !== IN_PROGRESS) this.#check(code, doing);
     const event = this.#driver.createEvent();
     try {
       this.#driver.recordEvent(event, this.#stream);
-      await this.#watch(event, doing);
+      await this.#watch(event, doing, limitMs);
     } finally {
       this.#driver.destroyEvent(event);
     }
   }
 
-  async #watch(event: bigint, doing: string): Promise<void> {
+  async #watch(event: bigint, doing: string, limitMs: number): Promise<void> {
     const error = new Int32Array(1);
     const began = performance.now();
     for (;;) {
@@ -218,7 +229,7 @@ export class NcclCommunicator {
       if (!isBusy) this.#check(error[0]!, doing);
       if (!isBusy && this.#driver.isDone(event)) return;
       const waited = performance.now() - began;
-      if (waited > this.#timeoutMs) {
+      if (waited > limitMs) {
         this.abort();
         throw noAnswer(this.#rank, this.#world, waited);
       }

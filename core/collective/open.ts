@@ -55,9 +55,10 @@ export async function openGroup(
   const { openNccl } = await import("./nccl_library.ts");
   const { agreeOnId, NcclGroup } = await import("./nccl.ts");
   if (deterministic) { for (const [name, value] of DETERMINISTIC) Deno.env.set(name, value); }
-  const { symbols } = openNccl();
+  const cuda = device as CudaDevice;
+  const { symbols } = openNccl({ driverVersion: cuda.work().driver.version });
   const hosts = launch && launch.launcher !== "torchrun" ? await openMpi() : undefined;
   const { rank, world } = launch ?? { rank: 0, world: 1 };
   const id = await agreeOnId(symbols, launch, hosts);
-  return new NcclGroup(symbols, device as CudaDevice, id, { rank, world, timeoutMs }, hosts);
+  return new NcclGroup(symbols, cuda, id, { rank, world, timeoutMs }, hosts);
 }

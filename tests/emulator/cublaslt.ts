@@ -9,7 +9,13 @@ import { EmulatorError, type HostBuffer, type Memory, viewOf } from "./memory.ts
 import { CODE, Handles, type Streams } from "./streams.ts";
 
 const VERSION = 130100n;
-const CUBLAS = { success: 0, invalidValue: 7, executionFailed: 13, notSupported: 15 } as const;
+const CUBLAS = {
+  success: 0,
+  notInitialized: 1,
+  invalidValue: 7,
+  executionFailed: 13,
+  notSupported: 15,
+} as const;
 const F32 = 0;
 const BF16 = 14;
 const COMPUTE_F32 = 68;
@@ -80,7 +86,7 @@ export function cublasLtSymbols(memory: Memory, streams: Streams): CublasLtSymbo
       const isSet = list.get(handle)?.set(attribute, integer);
       return isSet ? CUBLAS.success : CUBLAS.invalidValue;
     };
-  return {
+  const symbols: CublasLtSymbols = {
     cublasLtGetVersion: () => VERSION,
     cublasLtCreate: (out) => make(libraries, out, new Map()),
     cublasLtDestroy: destroy(libraries),
@@ -149,4 +155,5 @@ export function cublasLtSymbols(memory: Memory, streams: Streams): CublasLtSymbo
       return code === CODE.success ? CUBLAS.success : CUBLAS.executionFailed;
     },
   };
+  return memory.guarded(symbols, CUBLAS.notInitialized, ["cublasLtGetVersion"]);
 }

@@ -7,7 +7,7 @@
  */
 import type { DriverSymbols } from "../../core/runtime/cuda/driver/symbols.ts";
 import { Modules } from "./kernels.ts";
-import { addressOf, EmulatorError, type HostBuffer, type Memory, viewOf } from "./memory.ts";
+import { addressOf, EmulatorError, type HostBuffer, Memory, viewOf } from "./memory.ts";
 import { CODE, type Streams } from "./streams.ts";
 
 /** Architecture that tests compile for. */
@@ -18,6 +18,13 @@ const NAME = "Emulated H100";
 const CONTEXT = 0xc0de_0000n;
 /** Compute capability of an H100, by the numbers of the attributes. */
 const ATTRIBUTES: Readonly<Record<number, number>> = { 75: 9, 76: 0 };
+/** Functions that need no context. */
+const FREE: readonly (keyof DriverSymbols)[] = [
+  ...["cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet"] as const,
+  ...["cuDeviceGetName", "cuDeviceGetAttribute", "cuCtxSetCurrent"] as const,
+  ...["cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2"] as const,
+];
+const STAGED_BYTES = 1n << 16n;
 const NON_BLOCKING = 1;
 const NO_TIMING = 2;
 
@@ -38,6 +45,7 @@ const give = (out: HostBuffer, value: bigint | undefined, otherwise: number) =>
 export function driverSymbols(memory: Memory, streams: Streams): DriverSymbols {
   const { library } = memory;
   const modules = new Modules(memory);
+  let retained = 0;
   /** Calls that no capture may contain. */
   const alone = (call: () => number) => streams.spoilCaptures() ? CODE.captureUnsupported : call();
   const free = (kind: "device" | "pinned") => (address: bigint) =>
@@ -47,7 +55,7 @@ export function driverSymbols(memory: Memory, streams: Streams): DriverSymbols {
     });
   const isDevice = (device: number, call: () => number) =>
     device === 0 ? call() : CODE.invalidDevice;
-  return {
+  const symbols: DriverSymbols = {
     cuInit: () => CODE.success,
     cuDriverGetVersion: (out) => put32(out, VERSION),
     cuDeviceGetCount: (out) => put32(out, 1),
@@ -66,14 +74,20 @@ export function driverSymbols(memory: Memory, streams: Streams): DriverSymbols {
           `Cannot emulate device attribute ${attribute}: it has no value here`,
         );
       }),
-    cuDevicePrimaryCtxRetain: (out, device) => isDevice(device, () => put64(out, CONTEXT)),
+    cuDevicePrimaryCtxRetain: (out, device) =>
+      isDevice(device, () => (retained++, put64(out, CONTEXT))),
     cuDevicePrimaryCtxRelease_v2: (device) =>
       isDevice(device, () => {
         streams.drainAll();
         memory.checkGuards("when the context ended");
+        if (--retained === 0 && Memory.current === memory) Memory.current = undefined;
         return CODE.success;
       }),
-    cuCtxSetCurrent: (context) => context === CONTEXT ? CODE.success : CODE.invalidContext,
+    cuCtxSetCurrent(context) {
+      if (context !== CONTEXT || retained === 0) return CODE.invalidContext;
+      Memory.current = memory;
+      return CODE.success;
+    },
     cuMemGetInfo_v2(free, total) {
       put64(free, BigInt(memory.limit - memory.used));
       return put64(total, BigInt(memory.limit));
@@ -92,9 +106,11 @@ export function driverSymbols(memory: Memory, streams: Streams): DriverSymbols {
       alone(() => {
         const view = viewOf(from);
         if (!memory.holds(to, bytes) || BigInt(view.byteLength) < bytes) return CODE.invalidValue;
-        // The memory is not pinned, so the driver has read it when the call returns.
+        // The memory is not pinned: a little is staged at once, more is read when the copy runs.
         const { buffer, byteOffset } = view;
-        const copy = new DataView(buffer.slice(byteOffset, byteOffset + Number(bytes)));
+        const copy = bytes > STAGED_BYTES
+          ? view
+          : new DataView(buffer.slice(byteOffset, byteOffset + Number(bytes)));
         return streams.enqueue(stream, () => {
           if (bytes > 0n) library.machineCopy(to, addressOf(copy), bytes);
         });
@@ -164,4 +180,5 @@ export function driverSymbols(memory: Memory, streams: Streams): DriverSymbols {
     cuGraphExecDestroy: streams.destroyReady,
     cuGraphDestroy: streams.destroyGraph,
   };
+  return memory.guarded(symbols, CODE.invalidContext, FREE);
 }

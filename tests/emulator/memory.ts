@@ -63,6 +63,8 @@ interface Range {
 }
 
 export class Memory {
+  /** That of the device whose context is current on this thread. */
+  static current: Memory | undefined;
   readonly library = openCopy(compileMachine(), SYMBOLS).symbols;
   readonly machine = this.library.machineOpen();
   /** Bytes that may be allocated on the device. */
@@ -71,6 +73,21 @@ export class Memory {
 
   constructor(limit: number) {
     this.limit = limit;
+  }
+
+  /** The functions of a library, of which those not in `free` need the context of this memory. */
+  guarded<T extends object>(
+    symbols: T,
+    invalidContext: number,
+    free: readonly (keyof T)[] = [],
+  ): T {
+    type Call = (...args: unknown[]) => unknown;
+    const guard = (call: Call): Call => (...args) =>
+      Memory.current === this ? call(...args) : invalidContext;
+    const entries = Object.entries(symbols).map((
+      [name, call],
+    ) => [name, free.includes(name as keyof T) ? call : guard(call)]);
+    return Object.fromEntries(entries) as T;
   }
 
   /** Bytes allocated on the device and not freed. */

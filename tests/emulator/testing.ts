@@ -1,6 +1,6 @@
 /**
- * One emulated machine behind the real driver layer, with what a test of kernels needs in few
- * words.
+ * One machine behind the real driver layer, emulated or, where tests are to run on it, a GPU, with what a
+ * test of kernels needs in few words.
  *
  * Takes kernel text and numbers; returns numbers. Everything allocated is freed by `close`, which
  * also checks the guards. Results are there only after `finish`.
@@ -15,34 +15,36 @@ import {
 } from "../../core/runtime/cuda/driver/launch.ts";
 import type { ComputeType } from "../../core/runtime/cuda/memory.ts";
 import type { DriverSymbols } from "../../core/runtime/cuda/driver/symbols.ts";
-import {
-  EMULATED_ARCHITECTURE,
-  type EmulatedMachine,
-  emulatedMachine,
-  emulatorPresent,
-} from "./mod.ts";
+import type { CudaMachine } from "../../core/runtime/cuda/device.ts";
+import { architectureOf } from "../../core/runtime/cuda/driver/nvrtc.ts";
+import { KERNEL_HEADERS } from "../../core/runtime/cuda/kernels/define.ts";
+import { openMachine } from "../../core/runtime/cuda/open.ts";
+import { type EmulatedMachine, emulatedMachine, emulatorPresent } from "./mod.ts";
 
 /** An argument of a kernel: a device address, a null address, or a number of some type. */
 export type Argument = bigint | null | readonly [ArgumentType, number | bigint];
 
 export class Bench {
-  readonly machine = emulatedMachine();
-  readonly driver = new Driver(this.machine.driver);
-  readonly stream = this.driver.createStream();
+  readonly machine: CudaMachine;
+  readonly driver: Driver;
+  readonly stream: bigint;
   readonly #allocated: bigint[] = [];
+
+  constructor(machine: CudaMachine) {
+    this.machine = machine;
+    this.driver = new Driver(machine.driver);
+    this.stream = this.driver.createStream();
+  }
 
   /** A kernel of some text, compiled and loaded. */
   kernel(
     text: string,
     entry: string,
-    { defines = {}, headers = new Map() }: {
-      readonly defines?: Record<string, number>;
-      /** Those that the text may include besides `common/ptx.cuh`. */
-      readonly headers?: ReadonlyMap<string, string>;
-    } = {},
+    { defines = {} }: { readonly defines?: Record<string, number> } = {},
   ): bigint {
-    const source = { name: `${entry}.cu`, text, headers };
-    const target = { architecture: EMULATED_ARCHITECTURE, defines };
+    const source = { name: `${entry}.cu`, text, headers: KERNEL_HEADERS };
+    const { major, minor } = this.driver.deviceInfo();
+    const target = { architecture: architectureOf(major, minor), defines };
     const { bytes } = this.machine.compiler.compile(source, target);
     return this.driver.getFunction(this.driver.loadModule(bytes, entry), entry);
   }
@@ -60,10 +62,11 @@ export class Bench {
     this.driver.launch(launch, this.stream);
   }
 
-  /** Device memory that was never written. */
+  /** Device memory full of NaN. */
   empty(bytes: number): bigint {
     const address = this.driver.allocate(bytes);
     this.#allocated.push(address);
+    this.driver.upload(address, new Uint8Array(bytes).fill(0xff), this.stream);
     return address;
   }
 
@@ -115,17 +118,28 @@ export function values(count: number, seed: number): Float32Array<ArrayBuffer> {
   );
 }
 
-/** A test with a machine of its own, which holds nothing afterwards; skipped without an emulator. */
-export function test(name: string, body: (bench: Bench) => void): void {
+/** A test with an emulated machine of its own, which holds nothing afterwards; skipped without an emulator. */
+export function testEmulated(name: string, body: (bench: Bench) => void): void {
   const present = emulatorPresent();
   Deno.test({
     name: present ? name : `${name}: found no g++`,
     ignore: !present,
     fn() {
-      const bench = new Bench();
+      const machine = emulatedMachine();
+      const bench = new Bench(machine);
       body(bench);
       bench.close();
-      assertEquals(bench.machine.usedBytes(), 0);
+      assertEquals(machine.usedBytes(), 0);
     },
+  });
+}
+
+/** A test on the GPU where tests are to run on it, else on an emulated machine. */
+export function test(name: string, body: (bench: Bench) => void): void {
+  if (Deno.env.get("PARSCALE_TEST_GPU") !== "1") return testEmulated(name, body);
+  Deno.test(name, () => {
+    const bench = new Bench(openMachine());
+    body(bench);
+    bench.close();
   });
 }

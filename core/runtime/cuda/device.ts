@@ -37,6 +37,16 @@ export interface CudaMachine {
   products(): CublasLtSymbols;
 }
 
+/** The GPU of a driver with its libraries. @throws {EnvironmentError} when cuBLASLt cannot be opened */
+export function placeOf({ compiler, products }: CudaMachine, driver: Driver): CudaPlace {
+  return {
+    name: driver.deviceInfo().name,
+    driverVersion: driver.version,
+    nvrtcVersion: compiler.version,
+    cublasLtVersion: Number(products().cublasLtGetVersion()),
+  };
+}
+
 /** Choices of the cuda device. */
 export interface CudaOptions {
   /** Number of the device among those the driver shows. */
@@ -57,6 +67,7 @@ export class CudaDevice implements Device {
   readonly name = "cuda";
   readonly traits: Traits = TRAITS.cuda;
   readonly cacheType: ComputeType;
+  readonly #machine: CudaMachine;
   readonly #context: ExecutionContext;
   readonly #weights = new WeakMap<Weights, Map<string, CudaTensor>>();
   readonly #copies: PinnedCopy[] = [];
@@ -70,6 +81,7 @@ export class CudaDevice implements Device {
    */
   constructor(machine: CudaMachine, { ordinal = 0, elements = "f32" }: CudaOptions = {}) {
     this.cacheType = elements;
+    this.#machine = machine;
     const driver = new Driver(machine.driver, ordinal);
     const memory = new DeviceMemory(driver);
     this.#context = {
@@ -83,10 +95,9 @@ export class CudaDevice implements Device {
     };
   }
 
-  /** The GPU with its driver. */
+  /** The GPU with its driver and libraries. @throws {EnvironmentError} when cuBLASLt cannot be opened */
   place(): CudaPlace {
-    const { driver } = this.#context;
-    return { name: driver.deviceInfo().name, driverVersion: driver.version };
+    return placeOf(this.#machine, this.#context.driver);
   }
 
   plan(program: Program, weights: Weights): MemoryPlan {

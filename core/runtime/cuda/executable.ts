@@ -65,6 +65,7 @@ export class CudaExecutable implements Executable {
   constructor(context: ExecutionContext, compiled: CompiledProgram) {
     this.#context = context;
     this.#compiled = compiled;
+    context.driver.activate(); // cuBLASLt uses the context that is current
     const { inputs, parameters, state, outputs, nodes } = compiled.lowered.program;
     this.#names = new Map(
       [inputs, parameters, state, outputs].flatMap((values) =>
@@ -76,6 +77,7 @@ export class CudaExecutable implements Executable {
 
   run(bindings: Bindings): Promise<void> {
     const { driver, stream, memory, graphs } = this.#context;
+    driver.activate();
     memory.reserve(this.#compiled.plan.sections.temporaries);
     if (!this.#isBound(bindings)) this.#bind(bindings as ReadonlyMap<string, CudaTensor>);
     this.#runs++;

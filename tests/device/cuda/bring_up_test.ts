@@ -1,12 +1,16 @@
 /** The bring-up of a GPU on the emulator: it passes, and each of its stages can fail, with what went wrong. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { bringUp, type StageResult } from "../../../cli/commands/doctor/cuda.ts";
 import { EnvironmentError } from "../../../core/base/errors.ts";
 import type { CudaMachine } from "../../../core/runtime/cuda/device.ts";
 import type { CudaPlace } from "../../../core/runtime/cuda/verified.ts";
+import { buildForward } from "../../../core/model/forward.ts";
+import type { Sizes } from "../../../core/runtime/cuda/kernels/define.ts";
 import { KERNELS } from "../../../core/runtime/cuda/kernels/mod.ts";
 import { emulatedMachine, emulatorPresent } from "../../emulator/mod.ts";
 import { testIf } from "../devices.ts";
+import { shapeOf } from "../../gpu/shapes.ts";
+import { launchesOf } from "../../unit/runtime/cuda/kernels.ts";
 import { machineWith } from "../../emulator/testing.ts";
 
 const test = testIf(emulatorPresent());
@@ -15,35 +19,108 @@ const STAGES = [
   ...["logits in f32", "logits in bf16", "training in f32", "training in bf16", "rates"],
 ];
 
-async function stagesOf(open: () => CudaMachine) {
+async function stagesOf(open: () => CudaMachine, once = true) {
   const stages: StageResult[] = [];
   const verified: CudaPlace[] = [];
   const sizes = { copyBytes: 1 << 16, product: 64 };
   const onVerified = (place: CudaPlace) => verified.push(place);
-  for await (const stage of bringUp({ open, ordinal: 0, sizes, onVerified })) stages.push(stage);
+  for await (const stage of bringUp({ open, ordinal: 0, sizes, onVerified, once })) {
+    stages.push(stage);
+  }
   return { stages, verified };
 }
 
 /** Kernels of ops that models do not use, or only where a fusion does not apply. */
-const UNUSED = ["add_last", "take_last", "write_slots"];
+const UNUSED = ["add_last", "take_last"];
 
-test("a machine that is right passes every stage, and its kernels are launched", async () => {
-  const launched = new Set<string>();
-  const machine = machineWith("cuModuleGetFunction", (find) => (out, module, name) => {
-    launched.add(new TextDecoder().decode(name as Uint8Array<ArrayBuffer>).replace("\0", ""));
-    return find(out, module, name);
-  });
-  const { stages, verified } = await stagesOf(() => machine);
+/** Kernels that would need longer rows for a second block. */
+const ONE_BLOCK = ["attention_slots_mma", "matmul", "rms_norm_weight"];
+
+/** A machine, and the kernels that it has loaded, with file and defines, or launched with blocks in x. */
+function recordingMachine() {
+  const machine = emulatedMachine(), { driver, compiler } = machine;
+  const loaded = new Set<string>(), modules = new Map<bigint, string>();
+  const entries = new Map<bigint, string>(), wide = new Set<string>();
+  let compiled = "";
+  const recording: CudaMachine = {
+    ...machine,
+    compiler: {
+      version: compiler.version,
+      compile(source, target) {
+        compiled = `${source.name} ${nameOf(target.defines)}`;
+        return compiler.compile(source, target);
+      },
+    },
+    driver: {
+      ...driver,
+      cuModuleLoadData(out, bytes) { // right behind its compilation
+        const code = driver.cuModuleLoadData(out, bytes);
+        modules.set((out as BigUint64Array)[0]!, compiled);
+        return code;
+      },
+      cuModuleGetFunction(out, module, name) {
+        const entry = new TextDecoder().decode(name as Uint8Array<ArrayBuffer>).replace("\0", "");
+        loaded.add(`${entry} of ${modules.get(module)}`);
+        const code = driver.cuModuleGetFunction(out, module, name);
+        entries.set((out as BigUint64Array)[0]!, entry);
+        return code;
+      },
+      cuLaunchKernel(kernel, x, ...rest) {
+        if (x > 1) wide.add(entries.get(kernel)!);
+        return driver.cuLaunchKernel(kernel, x, ...rest);
+      },
+    },
+  };
+  return { machine, recording, loaded, wide };
+}
+
+const nameOf = (defines: Sizes) => Object.entries(defines).toSorted().join(" ");
+
+/** Kernels of prompts and decoding steps of the models in use, with file and defines. */
+function kernelsInUse(): Set<string> {
+  const used = new Set<string>();
+  const models = ["0.5B", "3B"].flatMap((name) =>
+    [1, 2, 8].map((streams) => ({ ...shapeOf(name, streams), numHiddenLayers: 2 }))
+  );
+  const sizes = [[1, 1], [1, 2], [1, 8], [64, 1]].flatMap(([tokens, batch]) =>
+    (["sample", "greedy", "streams"] as const).map((head) => ({
+      sizes: { batch: batch!, tokens: tokens!, capacity: 2048, selected: batch! },
+      options: { head, table: batch! > 1 },
+    }))
+  );
+  for (const config of models) {
+    for (const { sizes: each, options } of sizes) {
+      for (const cacheType of ["f32", "bf16"] as const) {
+        const program = buildForward(config, each, { ...options, cacheType });
+        for (const { kernel, defines } of launchesOf(program, cacheType, true)) {
+          used.add(`${kernel.entry} of ${kernel.file.name} ${nameOf(defines)}`);
+        }
+      }
+    }
+  }
+  return used;
+}
+
+test("a machine that is right passes every stage, and kernels in use are launched", async () => {
+  const { machine, recording, loaded, wide } = recordingMachine();
+  const { stages, verified } = await stagesOf(() => recording, false);
   assertEquals(stages.map(({ stage, ok }) => [stage, ok]), STAGES.map((stage) => [stage, true]));
-  assertEquals(verified, [{ name: "Emulated H100", driverVersion: 13000 }]);
+  const { version } = machine.compiler;
+  const libraries = { driverVersion: 13000, nvrtcVersion: version, cublasLtVersion: 130100 };
+  assertEquals(verified, [{ name: "Emulated H100", ...libraries }]);
   assertEquals(machine.usedBytes(), 0);
-  const missing = KERNELS.map(({ entry }) => entry).filter((entry) => !launched.has(entry));
+  const entries = new Set(Array.from(loaded, (each) => each.split(" ")[0]!));
+  const missing = KERNELS.map(({ entry }) => entry).filter((entry) => !entries.has(entry));
   assertEquals(missing.toSorted(), UNUSED.toSorted());
+  assertEquals([...entries.difference(wide)].toSorted(), ONE_BLOCK);
+  assertEquals([...kernelsInUse().difference(loaded)], []);
 });
 
 /** A machine whose compiler changes a kernel file for one element type. */
-const withKernel = (name: string, BF16: number, from: string, to: string) => () => {
-  const machine = emulatedMachine();
+const withKernel = (
+  ...[name, BF16, from, to]: readonly [name: string, BF16: number, from: string, to: string]
+) =>
+(machine: CudaMachine = emulatedMachine()) => {
   const { version, compile } = machine.compiler;
   const compileChanged: typeof compile = (source, target) => {
     if (source.name !== name || target.defines.BF16 !== BF16) return compile(source, target);
@@ -127,3 +204,42 @@ for (const [stage, open, found] of FAULTS) {
     assertStringIncludes(last.found, found);
   });
 }
+
+test("the context is kept from its first stage on, and released in the end", async () => {
+  const machine = emulatedMachine(), { driver } = machine;
+  const held: number[] = [0];
+  const count = <A extends unknown[]>(by: number, call: (...args: A) => number) => (...args: A) => {
+    held.push(held.at(-1)! + by);
+    return call(...args);
+  };
+  const counted = {
+    ...driver,
+    cuDevicePrimaryCtxRetain: count(1, driver.cuDevicePrimaryCtxRetain),
+    cuDevicePrimaryCtxRelease_v2: count(-1, driver.cuDevicePrimaryCtxRelease_v2),
+  };
+  const compile = failing("no compiler");
+  const failed = { ...machine, driver: counted, compiler: { version: "13.0", compile } };
+  assertEquals((await stagesOf(() => failed)).stages.at(-1)!.stage, "compiler");
+  assertEquals(held, [0, 1, 2, 1, 2, 1, 2, 1, 0]);
+});
+
+test("a kernel whose second run gives other bits is named by its op", async () => {
+  const counted = "([] { static float runs; return runs += 1e-6f; })()";
+  const open = withKernel("forward/rope.cu", 0, "b * c + a * s", `b * c + a * s + ${counted}`);
+  const last = (await stagesOf(open, false)).stages.at(-1)!;
+  assertMatch(last.found, /^op rotate_and_write of f32\[.*: two runs differ$/);
+});
+
+test("a kernel that faults is named by its op, and a close that fails then does not hide it", async () => {
+  const machine = machineWith("cuDevicePrimaryCtxRelease_v2", (release, count) => {
+    return count <= 3 ? release : () => 719; // three stages come before
+  });
+  const nowhere = "((volatile float*)0)[0]";
+  const change = withKernel("forward/rope.cu", 0, "b * c + a * s", nowhere);
+  const last = (await stagesOf(() => change(machine))).stages.at(-1)!;
+  assertEquals([last.stage, last.ok], ["kernels in f32", false]);
+  assertMatch(
+    last.found,
+    /^op rotate_and_write of f32\[.*: Cannot run kernel rope_.* no memory$/,
+  );
+});

@@ -4,6 +4,7 @@ import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { differentiate } from "../../../core/graph/differentiate.ts";
 import { buildLoss } from "../../../core/model/loss.ts";
+import { linear } from "../../../core/ops/linear.ts";
 import type { CudaDevice } from "../../../core/runtime/cuda/device.ts";
 import { Trainer } from "../../../core/train/trainer.ts";
 import { planTraining } from "../../../core/train/training_memory.ts";
@@ -123,6 +124,44 @@ test("a program that is run again with the same tensors is launched as a graph",
   await executable.run(other);
   assertEquals([launched, device.read(other.get("y")!)[0]], [6, 17]);
   device.close();
+});
+
+test("numbers that change after they were written are not what the device holds", () => {
+  const device = openEmulated();
+  for (const length of [2 ** 14, 2 ** 14 + 1]) { // the driver stages 64 KiB
+    const values = new Float32Array(length).fill(1);
+    const tensor = device.allocate({ dtype: "f32", shape: [length] });
+    device.write(tensor, values);
+    values.fill(2);
+    assertEquals(device.read(tensor), new Float32Array(length).fill(1));
+  }
+  device.close();
+});
+
+test("two devices of one process compute in turn, each with its own context current", async () => {
+  const devices = [openEmulated(), openEmulated()];
+  for (const rows of [10, 9]) {
+    const shapes = { x: [rows, 8], weight: [4, 8] };
+    const program = programOf("linear", shapes, ({ x, weight }) => ({
+      y: linear({ x, weight }).add(1),
+    }));
+    const compiled = await Promise.all(devices.map((device) => device.compile(program, new Map())));
+    const tensors = devices.map((device, i) => {
+      const types = [...program.inputs, ...program.outputs];
+      const made = new Map(types.map(([name, type]) => [name, device.allocate(type)]));
+      device.write(made.get("x")!, new Array(8 * rows).fill(i + 1));
+      device.write(made.get("weight")!, new Array(32).fill(0.5));
+      return made;
+    });
+    for (let step = 0; step < 3; step++) { // launched, captured, replayed
+      for (const [i, executable] of compiled.entries()) await executable.run(tensors[i]!);
+    }
+    for (const [i, device] of devices.entries()) {
+      const found = device.read(tensors[i]!.get("y")!);
+      assertEquals([...found], new Array(4 * rows).fill(4 * (i + 1) + 1));
+    }
+  }
+  for (const device of devices) device.close();
 });
 
 testIf(CUDA)(

@@ -9,7 +9,7 @@ import { CudaError } from "../../../core/runtime/cuda/driver/errors.ts";
 import type { LaunchConfig } from "../../../core/runtime/cuda/driver/launch.ts";
 import { fileNamed } from "../../unit/runtime/cuda/kernels.ts";
 import { EMULATED_ARCHITECTURE, EmulatorError } from "../../emulator/mod.ts";
-import { type Argument, test } from "../../emulator/testing.ts";
+import { type Argument, testEmulated as test } from "../../emulator/testing.ts";
 import { blocks } from "./checks.ts";
 
 /** Kernels that break a rule, and what is said about them. */

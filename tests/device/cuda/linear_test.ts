@@ -106,7 +106,7 @@ for (const [M, ROWS] of COMPILED_ROWS) {
       const defines = { BF16: 1, ROWS, F32_OUT: 0 };
       const x = bench.put(beforeNaN(M, K, around, 1), "bf16");
       const weight = bench.put(beforeNaN(N, K, around, 2), "bf16");
-      const kernel = bench.kernel(source.text, "linear", { headers: source.headers, defines });
+      const kernel = bench.kernel(source.text, "linear", { defines });
       const y = bench.empty(2 * around * N);
       const sizes = { M, N0: N, N1: 0, N2: 0, K };
       bench.launch(kernel, kernelNamed("linear").config({ ...defines, ...sizes }), [

@@ -4,6 +4,8 @@ import { EnvironmentError } from "../../../core/base/errors.ts";
 import { Driver } from "../../../core/runtime/cuda/driver/driver.ts";
 import { CudaError, NOT_READY } from "../../../core/runtime/cuda/driver/errors.ts";
 import { SYSTEM } from "../../../core/runtime/cuda/driver/libraries.ts";
+import { NcclGroup } from "../../../core/collective/nccl.ts";
+import type { CudaDevice } from "../../../core/runtime/cuda/device.ts";
 import { NcclCommunicator, openNccl, uniqueId } from "../../../core/collective/nccl_library.ts";
 import { fakeDriver } from "../runtime/cuda/testing.ts";
 
@@ -35,7 +37,7 @@ const test = (name: string, body: () => void | Promise<void>) =>
 function open() {
   const stub = Deno.dlopen(path!, STUB).symbols;
   const host = { ...SYSTEM, env: (name: string) => name === "PARSCALE_NCCL" ? path : undefined };
-  const nccl = openNccl(host);
+  const nccl = openNccl({ host });
   const fake = fakeDriver();
   const driver = new Driver(fake.symbols);
   const connect = ({ rank = 2, world = 4, timeoutMs = 1000, id = uniqueId(nccl.symbols) } = {}) =>
@@ -49,7 +51,7 @@ function open() {
     );
   };
   stub.stubSet(0, 0);
-  return { stub, nccl, fake, connect, calls };
+  return { stub, nccl, fake, driver, connect, calls };
 }
 
 const COMMUNICATOR = 0xc0ffee, STREAM = 0x57;
@@ -125,5 +127,22 @@ test(
     assertEquals(stub.stubAborted(), before + 1);
   },
 );
+
+test("a barrier waits for longer than the timeout of the steps", async () => {
+  const { nccl, fake, driver } = open();
+  const device = {
+    work: () => ({ driver, stream: 0x57n }),
+    allocate: () => ({ address: 1n, shape: [2] }),
+    write: () => {},
+    read: () => new Float32Array(2),
+  } as unknown as CudaDevice;
+  const place = { rank: 1, world: 2, timeoutMs: 30 };
+  const group = new NcclGroup(nccl.symbols, device, uniqueId(nccl.symbols), place);
+  fake.codes.set("cuEventQuery", NOT_READY);
+  setTimeout(() => fake.codes.delete("cuEventQuery"), 90);
+  await group.barrier();
+  fake.codes.set("cuEventQuery", NOT_READY);
+  await assertRejects(() => group.sum([0]), EnvironmentError, "rank 1 of 2 got no answer");
+});
 
 globalThis.addEventListener("unload", () => path && Deno.removeSync(path));

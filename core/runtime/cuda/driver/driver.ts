@@ -2,8 +2,8 @@
  * The driver API as a class: one device, its context, memory, streams, events, kernels and graphs.
  *
  * Takes a symbol table, that of libcuda or a stand-in of the tests. Handles and device addresses are
- * `bigint`; every return code is checked. The context is current on the thread that made the driver and on
- * no other, so no call is `nonblocking`. Stream 0 is never used, since it waits for all others.
+ * `bigint`; every return code is checked. Calls make the context of their device current on this thread, so
+ * none is `nonblocking`. Stream 0 is never used, since it waits for all others.
  */
 import { cString } from "../../../base/c_string.ts";
 import { EnvironmentError } from "../../../base/errors.ts";
@@ -18,6 +18,8 @@ const CAPTURE_THREAD_LOCAL = 1;
 /** CU_DEVICE_ATTRIBUTE_… */
 const ATTRIBUTE = { capabilityMajor: 75, capabilityMinor: 76 } as const;
 const NAME_BYTES = 256;
+/** Bytes of pageable memory that the driver copies to memory of its own at once. */
+const STAGED_BYTES = 1 << 16;
 /** Oldest driver whose exports are what the symbol table expects. */
 const OLDEST = 12000;
 
@@ -53,18 +55,22 @@ export function countDevices(symbols: DriverSymbols): number {
   return readInt("count devices", (out) => symbols.cuDeviceGetCount(out));
 }
 
+/** The driver whose context is current on this thread. */
+let current: Driver | undefined;
+
 export class Driver {
   /** 13000 for CUDA 13.0. */
   readonly version: number;
-  readonly #cu: DriverSymbols;
+  readonly #symbols: DriverSymbols;
   readonly #device: number;
+  readonly #context: bigint;
 
   /**
    * Makes the primary context of a device current on this thread.
    * @throws {EnvironmentError} when there is no driver or device that can be used
    */
   constructor(symbols: DriverSymbols, ordinal = 0) {
-    this.#cu = symbols;
+    this.#symbols = symbols;
     this.version = startDriver(symbols);
     if (this.version < OLDEST) {
       throw new EnvironmentError(
@@ -82,8 +88,22 @@ export class Driver {
     }
     this.#device = readInt("open the device", (out) => symbols.cuDeviceGet(out, ordinal));
     const retain = symbols.cuDevicePrimaryCtxRetain;
-    const context = readHandle(checkDriver, "open a context", (out) => retain(out, this.#device));
-    checkDriver(symbols.cuCtxSetCurrent(context), "make the context current");
+    const device = this.#device;
+    this.#context = readHandle(checkDriver, "open a context", (out) => retain(out, device));
+    this.activate();
+  }
+
+  /** Makes the context current; for libraries beside the driver, which use the one that is. */
+  activate(): void {
+    if (current === this) return;
+    checkDriver(this.#symbols.cuCtxSetCurrent(this.#context), "make the context current");
+    current = this;
+  }
+
+  /** The functions of the driver, with the context current. */
+  get #cu(): DriverSymbols {
+    this.activate();
+    return this.#symbols;
   }
 
   deviceInfo(): DeviceInfo {
@@ -136,11 +156,15 @@ export class Driver {
     checkDriver(this.#cu.cuMemFreeHost(address), "free pinned memory");
   }
 
-  /** Copies to the device in stream order. The driver has read `source` when the call returns. */
+  /**
+   * Copies to the device in stream order; `source` has been read when the call returns. The driver stages
+   * up to 64 KiB of it; of more it may read pageable memory later, so that the copy is waited for.
+   */
   upload(target: bigint, source: ArrayBufferView<ArrayBuffer>, stream: bigint): void {
     const { byteLength } = source;
     const code = this.#cu.cuMemcpyHtoDAsync_v2(target, source, BigInt(byteLength), stream);
     checkDriver(code, `copy ${byteLength} bytes to the device`);
+    if (byteLength > STAGED_BYTES) this.synchronize(stream);
   }
 
   /** Copies from the device once the stream's work is done, and waits. */
@@ -250,7 +274,7 @@ export class Driver {
 
   /**
    * Captures what `issue` puts into the stream as a graph, which can be launched many times. All of it
-   * must have run once before, and it may neither allocate nor wait.
+   * must have run once before, and it may neither allocate, upload nor wait.
    */
   capture(stream: bigint, issue: () => void): bigint {
     const cu = this.#cu;
@@ -287,7 +311,9 @@ export class Driver {
 
   /** Releases the context. */
   close(): void {
-    checkDriver(this.#cu.cuDevicePrimaryCtxRelease_v2(this.#device), "release the context");
+    if (current === this) current = undefined;
+    const { cuDevicePrimaryCtxRelease_v2: release } = this.#symbols;
+    checkDriver(release(this.#device), "release the context");
   }
 }
 

@@ -83,7 +83,7 @@ export const checkNvrtc: Check = checkOf("NVRTC_ERROR", {
   6: ["COMPILATION", REPORT],
   7: [
     "BUILTIN_OPERATION_FAILURE",
-    "libnvrtc-builtins must lie beside libnvrtc: install nvidia-cuda-nvrtc again",
+    "libnvrtc-builtins must lie beside libnvrtc: reinstall the package that has them",
   ],
   11: ["INTERNAL_ERROR", REPORT],
 });

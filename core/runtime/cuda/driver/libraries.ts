@@ -28,8 +28,8 @@ interface Library {
   readonly versions: readonly number[];
   /** Folder of its wheel for CUDA 12; those for CUDA 13 share one. */
   readonly wheel?: string;
-  /** Package that has it. */
-  readonly pip?: string;
+  /** Packages that have it, for CUDA 12 and for CUDA 13. */
+  readonly pip?: readonly [cuda12: string, cuda13: string];
 }
 
 const LIBRARIES: Readonly<Record<LibraryName, Library>> = {
@@ -39,21 +39,21 @@ const LIBRARIES: Readonly<Record<LibraryName, Library>> = {
     file: "libnvrtc.so",
     versions: [13, 12],
     wheel: "cuda_nvrtc",
-    pip: "nvidia-cuda-nvrtc",
+    pip: ["nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc"],
   },
   cublasLt: {
     variable: "PARSCALE_CUBLASLT",
     file: "libcublasLt.so",
     versions: [13, 12],
     wheel: "cublas",
-    pip: "nvidia-cublas",
+    pip: ["nvidia-cublas-cu12", "nvidia-cublas"],
   },
   nccl: {
     variable: "PARSCALE_NCCL",
     file: "libnccl.so",
     versions: [2],
     wheel: "nccl",
-    pip: "nvidia-nccl-cu13",
+    pip: ["nvidia-nccl-cu12", "nvidia-nccl-cu13"],
   },
 };
 
@@ -119,7 +119,7 @@ function wheelFolders(name: LibraryName, host: Host): string[] {
 export function openLibrary<T extends Deno.ForeignLibraryInterface>(
   name: LibraryName,
   symbols: T,
-  { host = SYSTEM, maxMajor }: { host?: Host; maxMajor?: number | undefined } = {},
+  { host = SYSTEM, maxMajor = Infinity }: { host?: Host; maxMajor?: number | undefined } = {},
 ): { readonly path: string; readonly symbols: SymbolsOf<T> } {
   const tried: string[] = [];
   for (const path of libraryPaths(name, host, maxMajor)) {
@@ -132,7 +132,7 @@ export function openLibrary<T extends Deno.ForeignLibraryInterface>(
   }
   const { file, pip, variable } = LIBRARIES[name];
   const remedy = pip
-    ? `run \`pip install ${pip}\` in a virtual environment and activate it`
+    ? `run \`pip install ${pip[maxMajor < 13 ? 0 : 1]}\` in a virtual environment and activate it`
     : "install an NVIDIA driver for CUDA 12.0 or later";
   throw new EnvironmentError(
     `cannot load ${file}: tried ${tried.join(", ") || "nothing"}`,

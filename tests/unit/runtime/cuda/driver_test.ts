@@ -34,6 +34,20 @@ Deno.test("opening a device makes its primary context current", () => {
   assertEquals(driver.memoryInfo(), { free: 5, total: 7 });
 });
 
+Deno.test("a context is made current when another one is, and is forgotten when it is released", () => {
+  const fake = fakeDriver();
+  const [first, second] = [new Driver(fake.symbols), new Driver(fake.symbols)];
+  const madeCurrent = () =>
+    fake.calls.filter(({ name }) => name === "cuCtxSetCurrent").map(({ args }) => args[0]);
+  const [one, two] = madeCurrent();
+  assert(one !== two);
+  fake.calls.length = 0;
+  for (const driver of [first, first, second, second, first]) driver.allocate(256);
+  first.close();
+  first.activate();
+  assertEquals(madeCurrent(), [one, two, one, one]);
+});
+
 Deno.test("a device that is not there and an old driver are named", () => {
   const fake = fakeDriver();
   assertThrows(() => new Driver(fake.symbols, 1), Error, "no CUDA device 1: the driver lists 1");

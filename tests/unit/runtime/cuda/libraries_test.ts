@@ -5,6 +5,7 @@ import { cubinKey, withCache } from "../../../../core/runtime/cuda/kernel_loader
 import { EnvironmentError } from "../../../../core/base/errors.ts";
 import {
   type Host,
+  type LibraryName,
   libraryPaths,
   openLibrary,
 } from "../../../../core/runtime/cuda/driver/libraries.ts";
@@ -90,6 +91,20 @@ Deno.test("when nothing loads, the error lists what was tried and the remedy", (
   assertStringIncludes(error.message, "cannot load libnvrtc.so: tried ");
   assertStringIncludes(error.message, "libnvrtc.so.12 (not found)");
   assertStringIncludes(error.hints[0]!, "PARSCALE_NVRTC");
+});
+
+Deno.test("the package that is named is of a version of CUDA that the driver takes", () => {
+  const named = (name: LibraryName, maxMajor?: number) => {
+    const open = () => openLibrary(name, {}, { host: machine({}), maxMajor });
+    return /`pip install (.*?)`/.exec(assertThrows(open, EnvironmentError).hints[0]!)?.[1];
+  };
+  const names = ["nvrtc", "cublasLt", "nccl"] as const;
+  const packages = [undefined, 13, 12].map((maxMajor) =>
+    names.map((name) => named(name, maxMajor))
+  );
+  const newest = ["nvidia-cuda-nvrtc", "nvidia-cublas", "nvidia-nccl-cu13"];
+  const older = ["nvidia-cuda-nvrtc-cu12", "nvidia-cublas-cu12", "nvidia-nccl-cu12"];
+  assertEquals(packages, [newest, newest, older]);
 });
 
 Deno.test("the architecture follows the capability", () => {

@@ -3,21 +3,33 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { EnvironmentError } from "../../../../core/base/errors.ts";
 import { recordVerified, requireVerified } from "../../../../core/runtime/cuda/verified.ts";
 
-Deno.test("a GPU is accepted once it has passed, with that driver only", () => {
+Deno.test("a GPU is accepted once it has passed, with that driver, compiler and cuBLASLt only", () => {
   const before = Deno.env.get("PARSCALE_CACHE");
   const cache = Deno.makeTempDirSync();
   Deno.env.set("PARSCALE_CACHE", cache);
   try {
-    const place = { name: "Some GPU", driverVersion: 13000 };
+    const libraries = { driverVersion: 13000, nvrtcVersion: "13.0", cublasLtVersion: 130100 };
+    const place = { name: "Some GPU", ...libraries };
     const refused = assertThrows(() => requireVerified(place), EnvironmentError);
-    assertEquals(refused.message, "Some GPU has not been verified with this version and driver");
+    assertEquals(
+      refused.message,
+      "Some GPU has not been verified with this version, driver, NVRTC and cuBLASLt",
+    );
     assertEquals(refused.hints, [
       "run `parscale doctor --device cuda` once, or pass `--unverified`",
     ]);
     recordVerified(place);
     requireVerified(place);
-    for (const other of [{ ...place, driverVersion: 13010 }, { ...place, name: "Other GPU" }]) {
-      assertThrows(() => requireVerified(other), EnvironmentError, "has not been verified");
+    const others = [
+      ...[{ driverVersion: 13010 }, { name: "Other GPU" }],
+      ...[{ nvrtcVersion: "12.8" }, { cublasLtVersion: 120804 }],
+    ];
+    for (const other of others) {
+      assertThrows(
+        () => requireVerified({ ...place, ...other }),
+        EnvironmentError,
+        "has not been verified",
+      );
     }
     const [file] = [...Deno.readDirSync(`${cache}/cuda`)];
     const record = JSON.parse(Deno.readTextFileSync(`${cache}/cuda/${file!.name}`));
