@@ -5,6 +5,7 @@ import { plan } from "../../../cli/commands/compare/plan.ts";
 import { flagsOf, type ValuesOf } from "../../../cli/framework/command.ts";
 import { parse } from "../../../cli/framework/parse.ts";
 import { resolve } from "../../../cli/framework/resolve.ts";
+import { INVOCATION } from "./capture_io.ts";
 
 Deno.test("compare hands --unverified and flags of quantization to its evaluations", async () => {
   const table = flagsOf(command);
@@ -16,7 +17,11 @@ Deno.test("compare hands --unverified and flags of quantization to its evaluatio
       { name: "compare", ...command },
       () => undefined,
     );
-    const planned = await plan(values as unknown as ValuesOf<typeof command>);
+    const planned = await plan(
+      values as unknown as ValuesOf<typeof command>,
+      undefined,
+      INVOCATION,
+    );
     const flags = planned.kind === "evaluate" ? planned.shared : [];
     const wanted = ["--unverified", "--quantize", "--no-weight-cache", "--cache-limit"];
     return wanted.filter((flag) => flags.includes(flag)).map((flag) =>
