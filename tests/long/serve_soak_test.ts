@@ -12,7 +12,7 @@ import { MODEL } from "../cli/models.ts";
 import { Draws } from "./fuzzing.ts";
 import { medianOf } from "../../core/base/statistics.ts";
 
-const SECONDS = Number(Deno.env.get("PARSCALE_SOAK_S") ?? 6), CLIENTS = 64;
+const SECONDS = Number(Deno.env.get("PARSCALE_SOAK_S") ?? 10), CLIENTS = 64;
 
 /** Later requests of its kind that may end before one: each client may have one under way. */
 const OVERTAKEN = CLIENTS;

@@ -158,7 +158,7 @@ test(
   KINDS[0]!.missing,
   async (place) => {
     const line = ["srun", "-n", "2", "--mpi=pmix", ...programLine(place.args(LONG))].join(" ");
-    const options = ["--wait", "--time=1", "--signal=TERM@50", "--output=job.log", "-n", "2"];
+    const options = ["--wait", "--time=1", "--signal=TERM@45", "--output=job.log", "-n", "2"];
     const script = `exec ${line}`;
     await slurm.run(["sbatch", ...options, "--wrap", script], place.cwd, place.env);
     assertStringIncludes(place.read("job.log"), "is saved; resume with");

@@ -185,9 +185,14 @@ function dataPlan(values: TrainValues): DataPlan {
     ? "--where"
     : undefined;
   // Local files are read by our keys alone.
-  const isUnfiltered = where.length > 0 && !train.every(isHubData);
-  if (isUnfiltered || selects !== undefined && ![...train, ...evalData].some(isHubData)) {
-    throw new UsageError(`\`${isUnfiltered ? "--where" : selects}\` needs data on the hub`, {
+  const isLocal = ![...train, ...evalData].some(isHubData);
+  const refused = isLocal
+    ? selects
+    : where.length > 0 && !train.every(isHubData)
+    ? "--where"
+    : undefined;
+  if (refused !== undefined) {
+    throw new UsageError(`\`${refused}\` needs data on the hub`, {
       hints: ["pass --data hf://datasets/OWNER/NAME/GLOB; local files are read as they are"],
     });
   }
