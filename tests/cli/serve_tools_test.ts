@@ -38,6 +38,9 @@ Deno.test("a tool that must be called is called with arguments of its schema, wh
     assertMatch(message.tool_calls[0].id, /^call_\w+$/);
     assertWeather(message.tool_calls[0].function);
     assertEquals(finish_reason, "tool_calls");
+    const { usage } = await server.chat({ ...asked, tool_choice: "auto", max_tokens: 1 });
+    const { count } = await server.json("/tokenize", { messages, tools });
+    assertEquals(count, usage.prompt_tokens, "tools are part of the prompt");
 
     const frames = await server.frames("/v1/chat/completions", one);
     const deltas = frames.flatMap(({ choices: [choice] }) => choice.delta.tool_calls ?? []);
