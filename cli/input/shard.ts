@@ -1,9 +1,10 @@
 /** `--shard`: which part of the rows a process computes, given or found out from its launcher. */
-import { createHash } from "node:crypto";
 import { UsageError } from "../../core/base/errors.ts";
 import { statIfExists } from "../../core/base/files.ts";
 import { detectPart, type Part as Shard } from "../../core/collective/launch.ts";
+import { hashFile } from "../../core/data/hash.ts";
 import type { Resolution } from "../framework/resolve.ts";
+import type { Invocation } from "../output/document.ts";
 
 export type { Shard };
 
@@ -63,13 +64,10 @@ export function isOfShard(shard: Shard | undefined, index: number): boolean {
 export async function hashInput(
   shard: Shard | undefined,
   path: unknown,
+  { format }: Pick<Invocation, "format">,
 ): Promise<string | undefined> {
-  if (shard === undefined || typeof path !== "string") return undefined;
-  if (!(await statIfExists(path))?.isFile) return undefined;
-  const hash = createHash("sha256");
-  using file = await Deno.open(path);
-  for await (const bytes of file.readable) hash.update(bytes);
-  return hash.digest("hex");
+  if (shard === undefined || format !== "json" || typeof path !== "string") return undefined;
+  return (await statIfExists(path))?.isFile ? (await hashFile(path)).sha256 : undefined;
 }
 
 /** Parts read the same input, which stdin cannot be. */

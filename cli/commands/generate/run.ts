@@ -201,7 +201,7 @@ async function writeRows(
   using rows = new RowWriter(io, invocation, {
     schema: "parscale.generate/1",
     device,
-    inputSha256: await hashInput(shard, from),
+    inputSha256: await hashInput(shard, from, invocation),
     columns: GENERATE_COLUMNS,
     resume,
     identity: () => ({ model: model(), device, "json-schema": jsonSchema }),

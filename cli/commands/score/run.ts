@@ -71,7 +71,7 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   using results = new RowWriter(io, invocation, {
     schema: "parscale.score/1",
     device,
-    inputSha256: await hashInput(shard, from),
+    inputSha256: await hashInput(shard, from, invocation),
     columns: SCORE_COLUMNS,
     resume,
     identity: () => ({
