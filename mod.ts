@@ -85,7 +85,7 @@ if (import.meta.main) {
     // A process that another parscale process started; see cli/framework/own_process.ts.
     const isChild = Deno.args[0] === "--child";
     if (isChild) void (await import("./cli/framework/own_process.ts")).endWithParent();
-    await runProcess(Deno.args.slice(isChild ? 1 : 0));
+    await runProcess(Deno.args.slice(isChild ? 1 : 0), undefined, isChild);
   }
 }
 

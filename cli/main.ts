@@ -40,6 +40,8 @@ interface Frame {
   io: Io;
   json: boolean;
   command: Command | undefined;
+  /** True if flags come from the line alone, as those of a command that another one runs. */
+  readonly isChild: boolean;
 }
 
 /** Runs one command line over a registry of commands. */
@@ -47,8 +49,9 @@ export async function main(
   args: readonly string[],
   io: Io,
   registry: readonly CommandEntry[] = commands,
+  isChild = false,
 ): Promise<number> {
-  const frame = openFrame(args, io, registry);
+  const frame = openFrame(args, io, registry, isChild);
   try {
     return await dispatch(args, frame);
   } catch (error) {
@@ -72,7 +75,12 @@ async function tell(error: unknown, frame: Frame): Promise<number> {
 }
 
 /** Reads the common flags leniently, so that misuse, too, is shown as the user asked. */
-function openFrame(args: readonly string[], io: Io, registry: readonly CommandEntry[]): Frame {
+function openFrame(
+  args: readonly string[],
+  io: Io,
+  registry: readonly CommandEntry[],
+  isChild: boolean,
+): Frame {
   const { given } = parse(args, commonFlags);
   const read = (name: string) => given.get(name) ?? io.env(`PARSCALE_${name.toUpperCase()}`);
   const color = read("color");
@@ -84,7 +92,7 @@ function openFrame(args: readonly string[], io: Io, registry: readonly CommandEn
   };
   const format = read("format");
   const json = format === "json" || format === "jsonl";
-  return { registry, io: io.with(settings), json, command: undefined };
+  return { registry, io: io.with(settings), json, command: undefined, isChild };
 }
 
 function helpWidth(io: Io): number {
@@ -176,9 +184,7 @@ async function runCommand(
   const startedMs = frame.io.system.now();
   const { resolve } = await import("./framework/resolve.ts");
   const table = flagsOf(command);
-  // A command that another one runs has all of its flags on the line.
-  const isChild = frame.io.env("PARSCALE_CHILD") !== undefined;
-  const env = (name: string) => isChild ? undefined : frame.io.env(name);
+  const env = (name: string) => frame.isChild ? undefined : frame.io.env(name);
   const commands = frame.registry.map(({ name }) => name);
   let resolution = await resolve(parsed, table, command, env, commands);
   if (resolution.values.shard === "auto") {
@@ -266,17 +272,18 @@ async function interruptOnSignals(controller: AbortController): Promise<() => vo
 export async function runProcess(
   args: readonly string[],
   registry: readonly CommandEntry[] = commands,
+  isChild = false,
 ): Promise<never> {
   respectNohup();
   endOnSignals();
   const io = new Io(processSystem());
   const end = async (event: Event, error: unknown) => {
     event.preventDefault();
-    const code = await tell(error, openFrame(args, io, registry));
+    const code = await tell(error, openFrame(args, io, registry, isChild));
     await endNativeCalls();
     Deno.exit(code);
   };
   globalThis.addEventListener("unhandledrejection", (event) => void end(event, event.reason));
   globalThis.addEventListener("error", (event) => void end(event, event.error));
-  Deno.exit(await main(args, io, registry));
+  Deno.exit(await main(args, io, registry, isChild));
 }

@@ -11,9 +11,6 @@ import type { Io } from "../output/io.ts";
 /** First argument of such a child; not part of the command line that users see. */
 const CHILD_ARGUMENT = "--child";
 
-/** Set for such a child, all of whose flags are on its command line. */
-const CHILD_VARIABLE = "PARSCALE_CHILD";
-
 const ENTRY = new URL("../../mod.ts", import.meta.url);
 
 /** Longest time of a child to save. */
@@ -29,7 +26,7 @@ export async function runOwn(
     : ["run", "-A", "--node-modules-dir=manual", fileURLToPath(ENTRY)];
   const child = new Deno.Command(Deno.execPath(), {
     args: [...program, CHILD_ARGUMENT, ...args],
-    env: { DENO_NO_UPDATE_CHECK: "1", [CHILD_VARIABLE]: "1" },
+    env: { DENO_NO_UPDATE_CHECK: "1" },
     stdin: "piped",
     stdout: "piped",
     stderr: "inherit",

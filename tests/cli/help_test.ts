@@ -66,10 +66,10 @@ Deno.test("the environment topic names every variable that the program reads", a
   const rows = await rowsOf("help environment");
   const listed = new Set(rows.map(({ variable }) => variable));
   assertEquals(listed.size, rows.length);
-  // What locates things that exist anyway is not worth a line, nor what only parscale sets.
+  // What locates things that exist anyway is not worth a line.
   const usual =
     ("PATH HOME DENO_DIR TMPDIR USERPROFILE LOCALAPPDATA APPDATA TEMP TMP VIRTUAL_ENV " +
-      "CONDA_PREFIX CUDA_PATH DENORT_BIN PARSCALE_CHILD").split(" ");
+      "CONDA_PREFIX CUDA_PATH DENORT_BIN").split(" ");
   const root = fileURLToPath(new URL("../../", import.meta.url));
   const read = [...sources(`${root}core`), ...sources(`${root}cli`)].flatMap((text) =>
     [...text.matchAll(/(?:\benv(?:\.get)?\(|variable: )"([A-Z_]+)"/g)].map(([, name]) => name!)
