@@ -308,18 +308,18 @@ export function bootstrap(
 ): Bootstrap {
   const random = new RandomStream(seed, "bootstrap");
   const laws: Law[] = [];
-  let dropped = 0;
   for (let i = 0; i < resamples; i++) {
     const drawn = observations.map(() => observations[random.integer(observations.length)]!);
-    const fit = refit(drawn, law);
     // A parameter that the drawn rows do not determine would stay where it starts.
-    const isUsable = countDistinct(drawn, "n") > 1 &&
-      countDistinct(drawn, "p") >= FEWEST_STREAMS[law.kind] && fit.slope < FLAT &&
+    const isDetermined = countDistinct(drawn, "n") > 1 &&
+      countDistinct(drawn, "p") >= FEWEST_STREAMS[law.kind];
+    if (!isDetermined) continue;
+    const fit = refit(drawn, law);
+    const isUsable = fit.slope < FLAT &&
       Object.values(fit.law).every((x) => typeof x === "string" || Number.isFinite(x));
     if (isUsable) laws.push(fit.law);
-    else dropped++;
   }
-  return { laws, dropped };
+  return { laws, dropped: resamples - laws.length };
 }
 
 /** A median and an interval that holds 95 percent. */
