@@ -13,12 +13,10 @@ import type { Row } from "../../output/table.ts";
 import type { command } from "./flags.ts";
 
 /** The commands whose rows are dealt to parts: how many at a time, and the columns of their tables. */
-const COMMANDS: Readonly<
-  Record<string, Pick<Part, "columns"> & { readonly unit: (config: JsonObject) => unknown }>
-> = {
-  generate: { unit: () => 1, columns: GENERATE_COLUMNS },
-  score: { unit: ({ batch }) => batch, columns: SCORE_COLUMNS },
-};
+const COMMANDS = new Map([
+  ["generate", { unitOf: (): unknown => 1, columns: GENERATE_COLUMNS }],
+  ["score", { unitOf: ({ batch }: JsonObject) => batch, columns: SCORE_COLUMNS }],
+]);
 
 /** Keys of a config that differ from part to part without a difference in the rows. */
 const FREE = new Set(["shard", ...FREE_FLAGS.map(snakeCase)]);
@@ -68,31 +66,22 @@ export async function run(
 async function readPart(path: string): Promise<Part> {
   if (path === "-") throw new UsageError("`merge` reads files, not stdin");
   const document = await readJsonObject(path);
-  const { command, config, results: rows } = document;
-  const known = Object.hasOwn(COMMANDS, String(command)) ? COMMANDS[String(command)] : undefined;
+  const { config, results: rows } = document, command = String(document.command);
+  const known = COMMANDS.get(command);
   if (known === undefined || !isObject(config)) {
-    throw new DataError(`"${path}" is not a document of ${Object.keys(COMMANDS).join(" or ")}`, {
+    throw new DataError(`"${path}" is not a document of ${[...COMMANDS.keys()].join(" or ")}`, {
       hints: ["make the parts with --shard and --json"],
     });
   }
   if (typeof config.shard !== "string" || !Array.isArray(rows)) {
     throw new DataError(`"${path}" is not a part: it was made without \`--shard\``);
   }
-  const shard = partOf(config.shard), unit = known.unit(config);
+  const shard = partOf(config.shard), unit = known.unitOf(config);
   if (shard === undefined || !rows.every(isObject) || !Number.isInteger(unit) || Number(unit) < 1) {
     throw new DataError(`"${path}" is damaged: its rows, "shard" or "batch" cannot be read`);
   }
   const { columns } = known;
-  return {
-    path,
-    document,
-    command: String(command),
-    config,
-    columns,
-    rows,
-    unit: Number(unit),
-    ...shard,
-  };
+  return { path, document, command, config, columns, rows, unit: Number(unit), ...shard };
 }
 
 /** The parts in order, of which there must be all; returns the first. */
