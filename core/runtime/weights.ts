@@ -54,9 +54,13 @@ export function storedBytes(stored: Weight): Uint8Array {
   return elementsOf(weight, readsFrom(file, weight.path));
 }
 
-/** The bytes of the elements of a weight in a file. */
-export function elementsOf(weight: FileTensor, read: ReadBytes): Uint8Array<ArrayBuffer> {
-  return storedElements(storedWeight(weight), 0, tensorBytes(weight), read);
+/** The bytes of the elements of a weight in a file; those that are not plain are decoded into `into`. */
+export function elementsOf(
+  weight: FileTensor,
+  read: ReadBytes,
+  into?: Uint8Array<ArrayBuffer>,
+): Uint8Array<ArrayBuffer> {
+  return storedElements(storedWeight(weight), 0, tensorBytes(weight), read, into);
 }
 
 function storedWeight(weight: FileTensor): StoredWeight {

@@ -92,8 +92,9 @@ export class WeightMemory implements Initializers {
     }
     const map = MemoryMap.allocate(weightBytes(use));
     (use.form === "matrix" ? this.#packed : this.#kept).push(map);
-    const target = new Float32Array(map.buffer(0, weightBytes(use)));
-    toF32Into(target, this.#bytes(weight), storedType(weight));
+    const target = map.buffer(0, weightBytes(use));
+    if (weight.dtype === use.type) this.#bytes(weight, new Uint8Array(target));
+    else toF32Into(new Float32Array(target), this.#bytes(weight), storedType(weight));
     this.#forget(weight);
     return map.address;
   }
@@ -113,9 +114,10 @@ export class WeightMemory implements Initializers {
     return Deno.UnsafePointer.of(data as ArrayBufferView<ArrayBuffer>);
   }
 
-  /** The bytes of a weight's elements; of plain ones no copy is made. */
-  #bytes(weight: HostTensor | FileTensor): Uint8Array {
-    return "path" in weight ? elementsOf(weight, this.#reads(weight.path)) : hostBytes(weight);
+  /** The bytes of a weight's elements: plain ones where they are, others decoded into `into`. */
+  #bytes(weight: HostTensor | FileTensor, into?: Uint8Array<ArrayBuffer>): Uint8Array {
+    if (!("path" in weight)) return hostBytes(weight);
+    return elementsOf(weight, this.#reads(weight.path), into);
   }
 
   #reads(path: string): ReadBytes {
