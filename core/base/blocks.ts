@@ -33,19 +33,38 @@ function half(b: Uint8Array, at: number): number {
 
 const signed = (byte: number) => byte << 24 >> 24;
 
-/** 32 codes of 4 bits: low halves of 16 bytes, then high halves. */
+/**
+ * 32 codes q of 4 bits, low halves of 16 bytes and then high halves, with a fifth bit of each at `high`:
+ * d (q − zero) + m, where d is the first float16 of the block and m the one at `min`.
+ */
 function nibbles(
   codes: number,
-  value: (b: Uint8Array, at: number) => (q: number, i: number) => number,
+  { high, min, zero = 0 }: { high?: number; min?: number; zero?: number },
 ) {
   return (b: Uint8Array, at: number, out: Float32Array, to: number) => {
-    const of = value(b, at);
+    // Adding −0 changes nothing, adding 0 changes −0.
+    const d = half(b, at), m = min === undefined ? -0 : half(b, at + min);
     for (let j = 0; j < 16; j++) {
       const byte = b[at + codes + j]!;
-      out[to + j] = of(byte & 15, j);
-      out[to + 16 + j] = of(byte >> 4, 16 + j);
+      let first = byte & 15, second = byte >> 4;
+      if (high !== undefined) {
+        const bits = at + high + (j >> 3), shift = j & 7;
+        first |= (b[bits]! >> shift & 1) << 4;
+        second |= (b[bits + 2]! >> shift & 1) << 4;
+      }
+      out[to + j] = d * (first - zero) + m;
+      out[to + 16 + j] = d * (second - zero) + m;
     }
   };
+}
+
+/** 32 codes of IQ4_NL or IQ4_XS, in the order of `nibbles`. */
+function iq4(b: Uint8Array, codes: number, step: number, out: Float32Array, to: number): void {
+  for (let j = 0; j < 16; j++) {
+    const byte = b[codes + j]!;
+    out[to + j] = step * IQ4[byte & 15]!;
+    out[to + 16 + j] = step * IQ4[byte >> 4]!;
+  }
 }
 
 /** Scale and minimum of sub-block `j` of Q4_K and Q5_K, 6 bits each in the 12 bytes at `s`. */
@@ -76,38 +95,10 @@ const LAYOUTS = {
   F32: { elements: 1, bytes: 4 },
   F16: { elements: 1, bytes: 2 },
   BF16: { elements: 1, bytes: 2 },
-  Q4_0: {
-    elements: 32,
-    bytes: 18,
-    decode: nibbles(2, (b, at) => {
-      const d = half(b, at);
-      return (q) => d * (q - 8);
-    }),
-  },
-  Q4_1: {
-    elements: 32,
-    bytes: 20,
-    decode: nibbles(4, (b, at) => {
-      const d = half(b, at), m = half(b, at + 2);
-      return (q) => d * q + m;
-    }),
-  },
-  Q5_0: {
-    elements: 32,
-    bytes: 22,
-    decode: nibbles(6, (b, at) => {
-      const d = half(b, at), high = at + 2;
-      return (q, i) => d * ((q | (b[high + (i >> 3)]! >> (i & 7) & 1) << 4) - 16);
-    }),
-  },
-  Q5_1: {
-    elements: 32,
-    bytes: 24,
-    decode: nibbles(8, (b, at) => {
-      const d = half(b, at), m = half(b, at + 2), high = at + 4;
-      return (q, i) => d * (q | (b[high + (i >> 3)]! >> (i & 7) & 1) << 4) + m;
-    }),
-  },
+  Q4_0: { elements: 32, bytes: 18, decode: nibbles(2, { zero: 8 }) },
+  Q4_1: { elements: 32, bytes: 20, decode: nibbles(4, { min: 2 }) },
+  Q5_0: { elements: 32, bytes: 22, decode: nibbles(6, { high: 2, zero: 16 }) },
+  Q5_1: { elements: 32, bytes: 24, decode: nibbles(8, { high: 4, min: 2 }) },
   Q8_0: {
     elements: 32,
     bytes: 34,
@@ -121,10 +112,12 @@ const LAYOUTS = {
     bytes: 84,
     decode(b, at, out, to) {
       const d = half(b, at + 80), dmin = half(b, at + 82);
-      for (let i = 0; i < 256; i++) {
-        const scale = b[at + (i >> 4)]!;
-        const q = b[at + 16 + (i >> 7) * 32 + (i & 31)]! >> (i >> 5 & 3) * 2 & 3;
-        out[to + i] = d * (scale & 15) * q - dmin * (scale >> 4);
+      for (let g = 0; g < 16; g++) {
+        const scale = b[at + g]!, step = d * (scale & 15), offset = dmin * (scale >> 4);
+        const codes = at + 16 + (g >> 3) * 32 + (g & 1) * 16, shift = (g >> 1 & 3) * 2;
+        for (let i = 0; i < 16; i++) {
+          out[to + g * 16 + i] = step * (b[codes + i]! >> shift & 3) - offset;
+        }
       }
     },
   },
@@ -133,13 +126,15 @@ const LAYOUTS = {
     bytes: 110,
     decode(b, at, out, to) {
       const d = half(b, at + 108);
-      for (let i = 0; i < 256; i++) {
-        const g = i >> 4;
+      for (let g = 0; g < 16; g++) {
         const low = b[at + 96 + (g & 7)]! >> (g >> 3) * 4 & 15;
         const high = b[at + 104 + (g & 3)]! >> (g >> 2) * 2 & 3;
-        const q = b[at + 32 + (i >> 7) * 32 + (i & 31)]! >> (i >> 5 & 3) * 2 & 3;
-        const bit = b[at + (i & 31)]! >> (i >> 5) & 1;
-        out[to + i] = d * ((low | high << 4) - 32) * (q - (bit ? 0 : 4));
+        const step = d * ((low | high << 4) - 32), shift = (g >> 1 & 3) * 2;
+        const bits = at + (g & 1) * 16, codes = bits + 32 + (g >> 3) * 32;
+        for (let i = 0; i < 16; i++) {
+          const q = b[codes + i]! >> shift & 3 | (b[bits + i]! >> (g >> 1) & 1) << 2;
+          out[to + g * 16 + i] = step * (q - 4);
+        }
       }
     },
   },
@@ -150,21 +145,20 @@ const LAYOUTS = {
     bytes: 210,
     decode(b, at, out, to) {
       const d = half(b, at + 208);
-      for (let i = 0; i < 256; i++) {
-        const h = i >> 7, k = i >> 5 & 3, l = i & 31;
-        const low = b[at + h * 64 + (k & 1) * 32 + l]! >> (k >> 1) * 4 & 15;
-        const high = b[at + 128 + h * 32 + l]! >> k * 2 & 3;
-        out[to + i] = d * signed(b[at + 192 + (i >> 4)]!) * ((low | high << 4) - 32);
+      for (let g = 0; g < 16; g++) {
+        const step = d * signed(b[at + 192 + g]!), part = g >> 3, quarter = g >> 1 & 3;
+        const low = at + part * 64 + (g & 3) * 16, high = at + 128 + part * 32 + (g & 1) * 16;
+        for (let i = 0; i < 16; i++) {
+          const q = b[low + i]! >> (quarter >> 1) * 4 & 15 | (b[high + i]! >> quarter * 2 & 3) << 4;
+          out[to + g * 16 + i] = step * (q - 32);
+        }
       }
     },
   },
   IQ4_NL: {
     elements: 32,
     bytes: 18,
-    decode: nibbles(2, (b, at) => {
-      const d = half(b, at);
-      return (q) => d * IQ4[q]!;
-    }),
+    decode: (b, at, out, to) => iq4(b, at + 2, half(b, at), out, to),
   },
   IQ4_XS: {
     elements: 256,
@@ -174,10 +168,7 @@ const LAYOUTS = {
       for (let s = 0; s < 8; s++) {
         const low = b[at + 4 + (s >> 1)]! >> (s & 1) * 4 & 15;
         const step = d * ((low | (high >> s * 2 & 3) << 4) - 32);
-        for (let r = 0; r < 32; r++) {
-          const q = b[at + 8 + s * 16 + (r & 15)]! >> (r >> 4) * 4 & 15;
-          out[to + s * 32 + r] = step * IQ4[q]!;
-        }
+        iq4(b, at + 8 + s * 16, step, out, to + s * 32);
       }
     },
   },
