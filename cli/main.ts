@@ -218,8 +218,8 @@ async function runCommand(
   };
   if (values.dryRun) {
     const { plan = (values) => values, describe } = await entry.body();
-    const text = await describe?.(await plan(values, frame.io, invocation), frame.io) ??
-      { lines: [] };
+    const planned = await plan(values, frame.io, invocation);
+    const text = await describe?.(planned, frame.io) ?? { lines: [] };
     const { showPlan } = await import("./output/plan.ts");
     if (invocation.out !== undefined) {
       const { checkTarget } = await import("./output/sink.ts");
