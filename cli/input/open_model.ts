@@ -2,13 +2,15 @@
 import { basename, resolve } from "node:path";
 import type { Checkpoint } from "../../core/checkpoint/open.ts";
 import type { ModelPaths } from "../../core/checkpoint/run.ts";
+import { isOnHub } from "../../core/hub/model.ts";
 import * as find from "../../core/session/find.ts";
 import type { OpenOptions } from "../../core/session/open.ts";
 import type { Quantization } from "../../core/session/quantization.ts";
 import type { Session } from "../../core/session/session.ts";
+import type { PlanText } from "../framework/command.ts";
 import type { Io } from "../output/io.ts";
 import { Progress } from "../output/progress.ts";
-import { bytesText } from "../output/units.ts";
+import { bytesText, counted } from "../output/units.ts";
 
 /** Files to open. */
 export type NamePlan = Pick<ModelPlan, "model" | "adapter">;
@@ -40,6 +42,29 @@ export async function openModel(plan: ModelPlan, io: Io): Promise<Session> {
   using events = new OpenDisplay(io);
   const { interruption: signal } = io;
   return await openModel(plan.model, { ...plan, events, signal, lazyTokenizer: true });
+}
+
+/**
+ * Text of `--dry-run` for a command that runs a model: the model is opened and checked as by the run, so
+ * that what is wrong with it shows. Nothing is downloaded, and no quantized weights are kept.
+ */
+export async function describeModel<
+  P extends { readonly model: ModelPlan },
+  T extends { readonly session: Session },
+>(
+  plan: P,
+  io: Io,
+  open: (plan: P, io: Io) => Promise<T>,
+  check?: (opened: T) => void | Promise<void>,
+): Promise<PlanText> {
+  const { model } = plan.model;
+  if (await isOnHub(model)) return { lines: [`model: ${model} on the hub`] };
+  const opened = await open({ ...plan, model: { ...plan.model, weightCache: false } }, io);
+  using session = opened.session;
+  await check?.(opened);
+  const { device, config: { family, streams } } = session;
+  const lines = [`model: ${model}, ${family}, ${counted(streams, "stream")}, on ${device}`];
+  return { lines, results: { device, streams } };
 }
 
 /** Opens the checkpoint of a model; with a `purpose`, weights must have full precision. */

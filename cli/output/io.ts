@@ -173,6 +173,12 @@ export class Io {
     return parts.join("");
   }
 
+  /** Throws unless the file at `path` can be read; stdin is left alone. */
+  async requireFile(path: string): Promise<void> {
+    if (path === "-") return;
+    for await (const _ of this.#decode(path)) return;
+  }
+
   /** Throws where stdin is a terminal; for those who read its bytes themselves. */
   requireInput(): void {
     if (!this.isTerminal("stdin")) return;

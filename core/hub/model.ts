@@ -59,6 +59,11 @@ function parseModelName(text: string): NamedModel | undefined {
   return { ...named, gguf };
 }
 
+/** Returns whether a model would be looked up on the hub: nothing has its name here. */
+export async function isOnHub(model: string): Promise<boolean> {
+  return parseModelName(model) !== undefined && !await statIfExists(model);
+}
+
 /**
  * The folder or GGUF file of a model given as a path or by its name on the hub.
  * @throws {DataError} when it is neither

@@ -1,14 +1,14 @@
 /** Runs `chat`: reads lines, answers messages, obeys lines that begin with a slash. */
 import { dirname } from "node:path";
 import { PLATFORM } from "../../../core/base/platform/mod.ts";
-import type { ValuesOf } from "../../framework/command.ts";
+import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { refuseFlags } from "../../input/forms.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { type EndingSignal, onEndingSignals, SIGNALS } from "../../output/signals.ts";
 import { type NamedAdapter, openServed, parseAdapters } from "../../input/named_models.ts";
-import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
+import { describeModel, type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { TerminalLines } from "../../input/terminal_lines.ts";
 import type { command } from "./flags.ts";
 import { type AnswerOptions, ChatSession } from "./session.ts";
@@ -37,11 +37,16 @@ export function plan(values: ChatValues, _io: unknown, invocation: Invocation): 
   };
 }
 
+/** Text of `--dry-run`. */
+export async function describe(plan: ChatPlan, io: Io): Promise<PlanText> {
+  return await describeModel(plan, io, openModels);
+}
+
 const PROMPT = "> ";
 
 /** Runs the command; the number is its exit code. */
 export async function run(plan: ChatPlan, io: Io): Promise<number> {
-  const { session: opened, models } = await openServed(plan.model, plan.adapters, io);
+  const { session: opened, models } = await openModels(plan, io);
   using _opened = opened;
   using session = new ChatSession(models, plan.system, plan.decoding);
   const isTerminal = io.isTerminal("stdin") && io.isTerminal("stdout");
@@ -79,6 +84,10 @@ export async function run(plan: ChatPlan, io: Io): Promise<number> {
     lines?.[Symbol.dispose]();
     if (path !== undefined) await addToHistory(path, history.slice(known));
   }
+}
+
+async function openModels({ model, adapters }: ChatPlan, io: Io) {
+  return await openServed(model, adapters, io);
 }
 
 /** A signal that ends the conversation. */

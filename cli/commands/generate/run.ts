@@ -7,9 +7,10 @@
  */
 import { UsageError } from "../../../core/base/errors.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
+import type { PlanText } from "../../framework/command.ts";
 import { memoryBudget } from "../../input/limits.ts";
 import { type NamedSessions, openAdapters } from "../../input/named_models.ts";
-import { openModel } from "../../input/open_model.ts";
+import { describeModel, openModel } from "../../input/open_model.ts";
 import { type Prompt, readPrompts } from "../../input/prompts.ts";
 import { failureOf } from "../../input/rows.ts";
 import { hashInput, isOfShard } from "../../input/shard.ts";
@@ -31,19 +32,22 @@ import { Speed } from "./speed.ts";
 
 export { plan } from "./plan.ts";
 
+/** Text of `--dry-run`. */
+export async function describe(plan: GeneratePlan, io: Io): Promise<PlanText> {
+  const check = ({ session }: NamedSessions) => checkDecoding(plan.decoding, session, io);
+  return await describeModel(plan, io, openSessions, check);
+}
+
 /** Runs the command; the number is its exit code. */
 export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): Promise<number> {
   const models = await openSessions(plan, io);
   using session = models.session;
   // Beside the tokenizer; of several adapters the rows say which engine is needed.
   if (!plan.resume && models.adapters.size <= 1) session.engine.preload();
-  checkDecoding(plan.decoding, session.config, io);
+  await checkDecoding(plan.decoding, session, io);
   const tokenizer = plan.decoding.stop.length > 0
     ? await session.openTokenizer()
     : await session.openTokenizerIfAny();
-  const { jsonSchema: schema } = plan.decoding;
-  // One that is not supported is refused before any row.
-  if (schema) await session.constraint({ kind: "schema", schema });
   const speed = new Speed(io, invocation.startedMs);
   const prompts = readPrompts(plan.prompts, io, session);
   const { format } = invocation;
@@ -92,11 +96,12 @@ async function openSessions({ model, adapters }: GeneratePlan, io: Io): Promise<
   return { session, adapters: new Map(only ? [[only.name, session]] : []) };
 }
 
-function checkDecoding(
-  { eosTokenIds = [], maxTokens, sampling: { logitBias } }: Decoding,
-  { vocabSize, maxPositionEmbeddings: context }: NamedSessions["session"]["config"],
+async function checkDecoding(
+  { eosTokenIds = [], maxTokens, sampling: { logitBias }, jsonSchema: schema }: Decoding,
+  session: NamedSessions["session"],
   io: Io,
-): void {
+): Promise<void> {
+  const { vocabSize, maxPositionEmbeddings: context } = session.config;
   for (
     const [flag, ids] of [["--eos", eosTokenIds], ["--logit-bias", logitBias!.keys()]] as const
   ) {
@@ -106,6 +111,8 @@ function checkDecoding(
       `\`${flag} ${wrong}\` is no token: the vocabulary has ids 0 to ${vocabSize - 1}`,
     );
   }
+  // One that is not supported is refused before any row.
+  if (schema) await session.constraint({ kind: "schema", schema });
   if (maxTokens < context) return;
   io.warn(
     `--max-tokens ${maxTokens} exceeds what the model's context of ${context} tokens leaves`,

@@ -11,9 +11,9 @@ import {
 } from "../../../core/generate/score.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { encodePair, startTokenOf } from "../../../core/tokenizer/pair.ts";
-import type { ValuesOf } from "../../framework/command.ts";
+import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { memoryBudget } from "../../input/limits.ts";
-import { type ModelPlan, modelPlan, openModel } from "../../input/open_model.ts";
+import { describeModel, type ModelPlan, modelPlan, openModel } from "../../input/open_model.ts";
 import {
   hashInput,
   isOfShard,
@@ -61,11 +61,25 @@ export function plan(
   return { model: modelPlan(values), from, batch, streamWeights, shard, resume };
 }
 
+/** Text of `--dry-run`. */
+export async function describe(plan: ScorePlan, io: Io): Promise<PlanText> {
+  await io.requireFile(plan.from);
+  return await describeModel(plan, io, openSession, ({ session }) => checkWeights(session, plan));
+}
+
+async function openSession({ model }: ScorePlan, io: Io): Promise<{ session: Session }> {
+  return { session: await openModel(model, io) };
+}
+
+function checkWeights({ config }: Session, { streamWeights }: ScorePlan): void {
+  if (streamWeights) requireStreamWeights(config);
+}
+
 /** Runs the command; the number is its exit code. */
 export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Promise<number> {
   const { from, batch, streamWeights, shard, resume } = plan;
   using model = await openModel(plan.model, io);
-  if (streamWeights) requireStreamWeights(model.engine.config);
+  checkWeights(model, plan);
   const { device, checkpoint } = model;
   if (!resume) model.engine.preload({ head: "score" }); // beside the tokenizer
   using results = new RowWriter(io, invocation, {

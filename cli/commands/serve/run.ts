@@ -14,19 +14,23 @@ import type { Io } from "../../output/io.ts";
 import { type EndingSignal, onEndingSignals } from "../../output/signals.ts";
 import { bytesText } from "../../output/units.ts";
 import { generate } from "../../../core/generate/generate.ts";
+import type { PlanText } from "../../framework/command.ts";
 import { openServed } from "../../input/named_models.ts";
+import { describeModel } from "../../input/open_model.ts";
 import { type HttpServer, listen } from "./listen.ts";
 import { isProbe, recordJson, recordLine } from "./log.ts";
 import { apiKeyOf, type ServePlan } from "./plan.ts";
 
 export { plan } from "./plan.ts";
 
+/** Text of `--dry-run`. */
+export async function describe(plan: ServePlan, io: Io): Promise<PlanText> {
+  return await describeModel(plan, io, openModels, ({ models }) => checkModels(models, plan, io));
+}
+
 /** Runs the command; the number is its exit code. */
-export async function run(
-  { model, adapters, maxModelLen, address, access, ui, logFormat, limits, drainTimeout }: ServePlan,
-  io: Io,
-  { format }: Invocation,
-): Promise<number> {
+export async function run(plan: ServePlan, io: Io, { format }: Invocation): Promise<number> {
+  const { address, access, ui, logFormat, limits, drainTimeout } = plan;
   const json = format === "json";
   using service = new Service(limits);
   let device = "";
@@ -44,11 +48,10 @@ export async function run(
   });
   const server = await listen(address, handler);
   try {
-    const { session, models } = await openServed(model, adapters, io, maxModelLen);
+    const { session, models } = await openModels(plan, io);
     using _session = session;
     device = session.device;
-    requireStreams(models, limits);
-    requireMemory(models, limits, model.memoryLimit, io);
+    checkModels(models, plan, io);
     for (const model of models) await warmUp(model);
     if (limits.streams === "auto") await calibrate(models, service.byLoad, limits);
     const ended = Promise.withResolvers<EndingSignal>();
@@ -67,6 +70,19 @@ export async function run(
   } finally {
     await server.close();
   }
+}
+
+async function openModels({ model, adapters, maxModelLen }: ServePlan, io: Io) {
+  return await openServed(model, adapters, io, maxModelLen);
+}
+
+function checkModels(
+  models: readonly ServedModel[],
+  { model: { memoryLimit }, limits }: ServePlan,
+  io: Io,
+): void {
+  requireStreams(models, limits);
+  requireMemory(models, limits, memoryLimit, io);
 }
 
 /** Refuses streams that no model has, and a choice that is none. */

@@ -6,7 +6,8 @@ import type { Session } from "../../../core/session/session.ts";
 import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
 import { encodePair } from "../../../core/tokenizer/pair.ts";
 import type { Tokenizer } from "../../../core/tokenizer/types.ts";
-import { openModel } from "../../input/open_model.ts";
+import type { PlanText } from "../../framework/command.ts";
+import { describeModel, openModel } from "../../input/open_model.ts";
 import { visible } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
@@ -29,6 +30,17 @@ import {
 } from "./show.ts";
 
 export { plan } from "./plan.ts";
+
+/** Text of `--dry-run`; stdin is left to the run. */
+export async function describe(plan: VisualizePlan, io: Io): Promise<PlanText> {
+  const { model: { model: name }, source } = plan;
+  if (source.kind !== "files" || !source.paths.includes("-")) await readTexts(source, io);
+  return await describeModel(plan, io, openSession, ({ session }) => requireStreams(session, name));
+}
+
+async function openSession({ model }: VisualizePlan, io: Io): Promise<{ session: Session }> {
+  return { session: await openModel(model, io) };
+}
 
 /** Runs the command. */
 export async function run(plan: VisualizePlan, io: Io, invocation: Invocation): Promise<void> {
