@@ -208,11 +208,13 @@ Deno.test("a preset sets tasks and shots and prints the paper's table", async ()
   assert(/^gsm8k +1 +4 +2 +strict_match/m.test(stdout), stdout);
 });
 
-Deno.test("--dry-run says what would be asked and opens no model", async () => {
-  const line = `eval --model nowhere --data ${DATA} --limit 3 --n-samples 10`;
-  const stdout = await succeed(`${line} --tasks piqa,humaneval --dry-run`);
+Deno.test("--dry-run says what would be asked, and of which model where one is given", async () => {
+  const line = `eval --data ${DATA} --limit 3 --n-samples 10 --allow-code-execution --dry-run`;
+  const stdout = await succeed(`${line} --tasks piqa,humaneval`);
   assertStringIncludes(stdout, "piqa: 3 of 12 rows, 5 shots, log-likelihoods of choices");
   assertStringIncludes(stdout, "humaneval: 3 of 164 rows, 0 shots, 11 answers of at most 768");
+  const asked = await succeed(`${line} --tasks piqa --model ${TINY}`);
+  assertStringIncludes(asked, `model: ${TINY}, qwen2, 1 stream, on cpu\npiqa: 3 of 12 rows`);
 });
 
 Deno.test("a task without rows is left out, and the others are evaluated", () =>

@@ -1,5 +1,6 @@
 /** From the flags of `parscale eval` to one of its tasks: evaluate, score, list, show, fetch or merge. */
 import { UsageError } from "../../../core/base/errors.ts";
+import { liesIn } from "../../../core/base/files.ts";
 import { shotsOf } from "../../../core/eval/harness/documents.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import { isCode, type Task } from "../../../core/eval/harness/task.ts";
@@ -89,7 +90,11 @@ const ANSWERING = [
 const SCORING = ["out", "fail-under", "allow-code-execution", "sandbox", "sanitize"];
 
 /** @throws {UsageError} for flags that exclude each other, and unknown tasks */
-export function plan(values: EvalValues, _io: unknown, invocation: Invocation): EvalPlan {
+export async function plan(
+  values: EvalValues,
+  _io: unknown,
+  invocation: Invocation,
+): Promise<EvalPlan> {
   const [action, ...names] = values.arguments;
   const { data, verify, overwrite } = values;
   switch (action) {
@@ -114,7 +119,7 @@ export function plan(values: EvalValues, _io: unknown, invocation: Invocation): 
   }
   if (values.score === undefined) return evaluatePlan(values);
   refuseFlags(invocation, "`--score`", ANSWERING);
-  return scorePlan(values, values.score);
+  return await scorePlan(values, values.score);
 }
 
 function evaluatePlan(values: EvalValues): EvaluatePlan {
@@ -132,10 +137,16 @@ function evaluatePlan(values: EvalValues): EvaluatePlan {
   };
 }
 
-function scorePlan(values: EvalValues, samples: string): ScorePlan {
+async function scorePlan(values: EvalValues, samples: string): Promise<ScorePlan> {
   if (values.model !== undefined && !values.chat) {
     throw new UsageError("`--score` cannot be combined with `--model`", {
       hints: ["leave out --model; samples are scored as they are"],
+    });
+  }
+  const { out } = values;
+  if (out !== undefined && await liesIn(samples, out)) {
+    throw new UsageError(`"${out}" holds the samples that are scored`, {
+      hints: ["choose another `--out` for the scores"],
     });
   }
   const tasks = selectTasks(values.tasks);
@@ -215,6 +226,14 @@ export function requireCodeAllowed(
     "scoring programs runs code written by a model: pass `--allow-code-execution`",
     { hints: ["it runs in a sandbox; to answer now and score later, pass --predict-only"] },
   );
+}
+
+/** The same for the tasks of a plan, before they are answered. */
+export function requireTasksAllowed(
+  plan: EvaluatePlan,
+  prepared: readonly { readonly task: Task }[],
+): void {
+  if (!plan.predictOnly && prepared.some(({ task }) => isCode(task))) requireCodeAllowed(plan);
 }
 
 /** Tasks of names and suites, each once, in the order given. */

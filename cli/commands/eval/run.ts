@@ -1,7 +1,6 @@
 /** Carries out `parscale eval`: answers, scores, reports; or one of its smaller tasks. */
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
-import { liesIn } from "../../../core/base/files.ts";
 import type { Grader } from "../../../core/eval/grading/code/grade.ts";
 import { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
 import { mergeParts } from "../../../core/eval/harness/merge.ts";
@@ -22,6 +21,7 @@ import {
   type MergePlan,
   parseBounds,
   requireCodeAllowed,
+  requireTasksAllowed,
   type ScorePlan,
   type ScoringPlan,
   selectTasks,
@@ -56,7 +56,7 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
   const { answer, identityOf, openEvalModel, requireModel } = await import("./answer.ts");
   requireModel(plan);
   const { prepared, leftOut } = await prepareAvailable(plan.rows, io);
-  if (!plan.predictOnly && prepared.some(({ task }) => isCode(task))) requireCodeAllowed(plan);
+  requireTasksAllowed(plan, prepared);
   using model = await openEvalModel(plan, io);
   using folder = out === undefined
     ? undefined
@@ -92,11 +92,6 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
 /** Scores samples that exist already. */
 async function scoreFile(plan: ScorePlan, io: Io, invocation: Invocation): Promise<number> {
   const { out, preset, bounds } = plan;
-  if (out !== undefined && await liesIn(plan.samples, out)) {
-    throw new UsageError(`"${out}" holds the samples that are scored`, {
-      hints: ["choose another `--out` for the scores"],
-    });
-  }
   const { prepared, leftOut } = await prepareAvailable(plan.rows, io);
   const samples = await readSampleFile(plan.samples, prepared, io);
   const identity = { scored: plan.samples, tasks: prepared.map(({ task }) => task.name) };

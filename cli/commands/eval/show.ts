@@ -9,7 +9,8 @@ import {
   type Request,
   requestsOf,
 } from "../../../core/eval/harness/documents.ts";
-import type { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
+import { type EvalFolder, requireUsable } from "../../../core/eval/harness/eval_folder.ts";
+import { mergeParts } from "../../../core/eval/harness/merge.ts";
 import type { LeftOut, PreparedTask } from "../../../core/eval/harness/prepare.ts";
 import {
   type DocumentScore,
@@ -26,13 +27,14 @@ import { PUBLISHED } from "../../../core/eval/tasks/published.ts";
 import { renderChat } from "../../../core/tokenizer/chat.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { PlanText } from "../../framework/command.ts";
-import { findModel, type ModelPlan } from "../../input/open_model.ts";
+import { describeModel, findModel, type ModelPlan } from "../../input/open_model.ts";
 import { visibleLines } from "../../output/clean.ts";
 import { buildDocument, type Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { Report } from "../../output/report.ts";
 import { plainTable, type Row } from "../../output/table.ts";
+import { counted } from "../../output/units.ts";
 import type { AnsweringStats } from "./answer.ts";
 import {
   describeFetch,
@@ -40,22 +42,40 @@ import {
   prepareAvailable,
   prepareRows,
 } from "../../input/published_rows.ts";
-import { type Bound, type EvalPlan, type ListPlan, type ShowPlan, temperaturesOf } from "./plan.ts";
+import {
+  type Bound,
+  type EvalPlan,
+  type EvaluatePlan,
+  type ListPlan,
+  requireTasksAllowed,
+  type ShowPlan,
+  temperaturesOf,
+} from "./plan.ts";
 
 /** Samples that are scored were decoded somewhere else. */
 const GREEDY_SAMPLE = { nSamples: 1, temperature: undefined, maxTokens: undefined };
 
-/** One line per task or source; listing, showing and merging have no plan. */
+/** Text of `--dry-run`: one line per task or source, after that of the model where one is given. */
 export async function describe(plan: EvalPlan, io: Io): Promise<PlanText> {
+  if (plan.kind === "list") return { lines: [] };
   if (plan.kind === "fetch") return { lines: await describeFetch(plan, io) };
-  if (plan.kind !== "evaluate" && plan.kind !== "score") return { lines: [] };
+  if (plan.kind !== "show" && plan.out !== undefined) await requireUsable(plan.out, plan);
+  if (plan.kind === "merge") {
+    await mergeParts(plan.folders);
+    return { lines: [`would write ${counted(plan.folders.length, "part")} to ${plan.out}`] };
+  }
+  if (plan.kind === "score") await io.requireFile(plan.samples);
+  const model = plan.kind === "evaluate" ? await describeAnswering(plan, io) : { lines: [] };
   const sampling = plan.kind === "evaluate" ? plan.sampling : GREEDY_SAMPLE;
   const temperatures = temperaturesOf(sampling);
   // Nothing is fetched for a plan, so prompts cannot be counted before the data is there.
   const published = plan.rows.tasks.filter(({ task }) => PUBLISHED[task]);
   const missing = plan.rows.data === undefined ? await planFetch(published, io) : [];
-  if (missing.length > 0) return { lines: missing };
-  const { prepared, leftOut } = await prepareAvailable(plan.rows, io);
+  if (missing.length > 0) return { ...model, lines: [...model.lines, ...missing] };
+  const { prepared, leftOut } = plan.kind === "show"
+    ? { prepared: await prepareRows(plan.rows, io), leftOut: [] }
+    : await prepareAvailable(plan.rows, io);
+  if (plan.kind === "evaluate") requireTasksAllowed(plan, prepared);
   const lines = prepared.map((one) =>
     lineOf(one, temperatures(one.task).length, sampling.maxTokens)
   );
@@ -66,7 +86,18 @@ export async function describe(plan: EvalPlan, io: Io): Promise<PlanText> {
     rows: documents.length,
     samples_per_row: temperatures(task).length,
   }));
-  return { lines, results: { tasks, left_out: leftOut } };
+  const results = { ...model.results, tasks, left_out: leftOut };
+  return { lines: [...model.lines, ...lines], results };
+}
+
+/** The model of a plan; without one it is shown all the same. */
+async function describeAnswering(
+  { model, ...plan }: EvaluatePlan,
+  io: Io,
+): Promise<PlanText> {
+  if (model === undefined) return { lines: [] };
+  const { openEvalModel } = await import("./answer.ts");
+  return await describeModel({ ...plan, model }, io, openEvalModel);
 }
 
 function lineOf(

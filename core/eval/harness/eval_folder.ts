@@ -72,17 +72,10 @@ export class EvalFolder implements Disposable {
   static async open(
     path: string,
     identity: JsonObject,
-    { overwrite = false, resume = false }: { overwrite?: boolean; resume?: boolean },
+    options: FolderOptions,
   ): Promise<EvalFolder> {
-    const begun = await statIfExists(join(path, CONFIG)) !== undefined;
-    if (resume && !begun) {
-      throw new DataError(`"${path}" holds no evaluation: it has no ${CONFIG}`, {
-        hints: ["leave out `--resume` to start a new one"],
-      });
-    }
-    const isFolder = (await statIfExists(path))?.isDirectory;
-    if (overwrite && isFolder) await requireOurs(path, "evaluation");
-    else if (!begun) await requireEmpty(path);
+    const { overwrite = false } = options;
+    const begun = await requireUsable(path, options);
     const folder = new EvalFolder(path, await lockFolder(path));
     try {
       if (begun && !overwrite) await folder.#requireSame(identity);
@@ -192,6 +185,33 @@ export class EvalFolder implements Disposable {
       { hints: ["pass `--overwrite` to replace it, or choose another `--out`"] },
     );
   }
+}
+
+/** Treatment of a folder that is there. */
+interface FolderOptions {
+  readonly overwrite?: boolean;
+  readonly resume?: boolean;
+}
+
+/**
+ * Checks that a folder can take an evaluation; returns whether it holds one.
+ * @throws {UsageError} for a folder with other files
+ * @throws {DataError} for none where one is to be resumed
+ */
+export async function requireUsable(
+  path: string,
+  { overwrite = false, resume = false }: FolderOptions,
+): Promise<boolean> {
+  const begun = await statIfExists(join(path, CONFIG)) !== undefined;
+  if (resume && !begun) {
+    throw new DataError(`"${path}" holds no evaluation: it has no ${CONFIG}`, {
+      hints: ["leave out `--resume` to start a new one"],
+    });
+  }
+  const isFolder = (await statIfExists(path))?.isDirectory;
+  if (overwrite && isFolder) await requireOurs(path, "evaluation");
+  else if (!begun) await requireEmpty(path);
+  return begun;
 }
 
 /** Names of the entries in which two objects differ. */
