@@ -9,7 +9,7 @@ import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.
 import { isObject, type JsonObject } from "../../core/base/files.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
 import { toJson } from "./document.ts";
-import { isDevice } from "./sink.ts";
+import { exists, isDevice } from "./sink.ts";
 import type { Row } from "./table.ts";
 import { writeError } from "./write_error.ts";
 
@@ -36,6 +36,39 @@ interface Entry {
   readonly length: number;
 }
 
+/** Path of the journal of an output. */
+function pathOf(out: string): string {
+  return `${out}.partial`;
+}
+
+/**
+ * Checks that there is a journal where one is resumed, and none where it would be lost.
+ * @throws {UsageError} for a journal that is neither resumed nor overwritten, and without a file
+ * @throws {DataError} for no journal where one is to be resumed
+ */
+export function checkJournal(
+  { out, resume, overwrite }: {
+    readonly out: string | undefined;
+    readonly resume: boolean;
+    readonly overwrite: boolean;
+  },
+): void {
+  if (!keepsRows(out)) {
+    if (resume) throw new UsageError("`--resume` needs `-o FILE`");
+    return;
+  }
+  const path = pathOf(out), isThere = exists(path);
+  if (resume && !isThere) {
+    throw new DataError(`nothing to resume: no such file "${path}"`, {
+      hints: ["leave out --resume to begin"],
+    });
+  }
+  if (isThere && !resume && !overwrite) {
+    const hint = "pass --resume to continue, or --overwrite to begin again";
+    throw new UsageError(`"${path}" holds rows of an interrupted run`, { hints: [hint] });
+  }
+}
+
 /** Returns whether a command can keep rows: `-o` names a file, not stdout or a device. */
 export function keepsRows(out: string | undefined): out is string {
   return out !== undefined && !isDevice(out);
@@ -51,21 +84,12 @@ export class Journal implements Disposable {
 
   /**
    * Begins a journal, or continues with the one that is there.
-   * @throws {UsageError} for one that is there and neither resumed nor overwritten, or of other flags
+   * @throws {UsageError} as of `checkJournal`, and for a journal of other flags
    */
   constructor({ out, identity, resume, overwrite }: JournalOptions) {
-    this.path = `${out}.partial`;
-    const text = readIfExists(this.path);
-    if (resume && text === undefined) {
-      throw new DataError(`nothing to resume: no such file "${this.path}"`, {
-        hints: ["leave out --resume to begin"],
-      });
-    }
-    if (text !== undefined && !resume && !overwrite) {
-      const hint = "pass --resume to continue, or --overwrite to begin again";
-      throw new UsageError(`"${this.path}" holds rows of an interrupted run`, { hints: [hint] });
-    }
-    if (resume) this.#read(text!, identity);
+    this.path = pathOf(out);
+    checkJournal({ out, resume, overwrite });
+    if (resume) this.#read(Deno.readFileSync(this.path), identity);
     this.#file = open(this.path);
     if (this.#length === 0) this.#append(toJson({ schema: SCHEMA, ...identity }) + "\n");
     this.#file.truncateSync(this.#length);
@@ -197,15 +221,6 @@ function requireSame(
 
 function hashOf(input: unknown): string {
   return createHash("sha256").update(toJson(input)).digest("hex").slice(0, 16);
-}
-
-function readIfExists(path: string): Uint8Array | undefined {
-  try {
-    return Deno.readFileSync(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw writeError(`"${path}"`, error);
-  }
 }
 
 /** Opens the file and holds it for this process. */

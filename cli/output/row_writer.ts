@@ -3,7 +3,6 @@
  * or keeps them in a journal until all are there. Where they go to a file, an interruption keeps what
  * is done and says how to continue.
  */
-import { UsageError } from "../../core/base/errors.ts";
 import type { Invocation } from "./document.ts";
 import { Interrupted } from "./errors.ts";
 import type { Io } from "./io.ts";
@@ -59,7 +58,6 @@ export class RowWriter implements Disposable {
     },
   ) {
     const { out, overwrite } = invocation;
-    if (resume && !keepsRows(out)) throw new UsageError("`--resume` needs `-o FILE`");
     this.#options = options;
     this.#report = new Report(io, invocation, options);
     if (!keepsRows(out)) return;

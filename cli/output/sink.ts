@@ -10,7 +10,8 @@ import { UsageError } from "../../core/base/errors.ts";
 import { renameSync } from "../../core/base/platform/rename.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
 import { guardTerminal } from "./clean.ts";
-import { ClosedPipeError, type Io, type System } from "./io.ts";
+import type { Invocation } from "./document.ts";
+import { ClosedPipeError, type Io } from "./io.ts";
 import { endBy, onEndingSignals } from "./signals.ts";
 import { writeError } from "./write_error.ts";
 
@@ -33,20 +34,7 @@ export function openSink(io: Io, path: string | undefined, overwrite: boolean): 
     };
   }
   if (isDevice(path)) return openDevice(path);
-  return openFileSink(path, overwrite, claim(io.system, path));
-}
-
-/** Files that a process writes, by its system. */
-const CLAIMED = new WeakMap<System, Set<string>>();
-
-/** Refuses a second output of one file, of which one would be lost; what comes back gives the file free. */
-function claim(system: System, path: string): () => void {
-  const claimed = CLAIMED.get(system) ?? new Set();
-  CLAIMED.set(system, claimed);
-  const target = resolve(path);
-  if (claimed.has(target)) throw new UsageError(`two outputs are to be written to "${path}"`);
-  claimed.add(target);
-  return () => void claimed.delete(target);
+  return openFileSink(path, overwrite);
 }
 
 /** Returns whether a path is something that exists and is neither file nor folder: a device or a pipe. */
@@ -59,7 +47,8 @@ export function isDevice(path: string): boolean {
   }
 }
 
-function exists(path: string): boolean {
+/** Returns whether there is anything at a path, even a link to nothing. */
+export function exists(path: string): boolean {
   try {
     Deno.lstatSync(path);
     return true;
@@ -90,7 +79,7 @@ export function checkTarget(path: string, overwrite: boolean): void {
 }
 
 /** Opens a file; fails at once when `path` exists and must not be replaced. */
-function openFileSink(path: string, overwrite: boolean, unclaim: () => void): Sink {
+function openFileSink(path: string, overwrite: boolean): Sink {
   checkTarget(path, overwrite);
   const [folder, name] = [dirname(path), basename(path)];
   const temporary = join(folder, `.${name}.${Deno.pid}.tmp`);
@@ -117,7 +106,6 @@ function openFileSink(path: string, overwrite: boolean, unclaim: () => void): Si
     [Symbol.dispose]() {
       if (!isOpen) return;
       isOpen = false;
-      unclaim();
       release();
       file.close();
       Deno.removeSync(temporary);
@@ -205,16 +193,27 @@ export interface Figure extends Disposable {
   write(text: string): void;
 }
 
-/** Opens the file of a figure, if one is asked for; an existing one is refused at once. */
+/** Refuses stdout for a figure, a file that exists, and that of the result. */
+export function checkFigure(
+  path: string | undefined,
+  { out, overwrite }: Pick<Invocation, "out" | "overwrite">,
+): void {
+  if (path === undefined) return;
+  if (path === "-") {
+    throw new UsageError("a figure cannot be written to stdout", { hints: ["name a file for it"] });
+  }
+  checkTarget(path, overwrite);
+  if (out === undefined || resolve(path) !== resolve(out)) return;
+  throw new UsageError(`two outputs are to be written to "${path}"`);
+}
+
+/** Opens the file of a figure, if one is asked for and `checkFigure` has passed it. */
 export function openFigure(
   io: Io,
   path: string | undefined,
   overwrite: boolean,
 ): Figure | undefined {
   if (path === undefined) return undefined;
-  if (path === "-") {
-    throw new UsageError("a figure cannot be written to stdout", { hints: ["name a file for it"] });
-  }
   const sink = openSink(io, path, overwrite);
   return {
     write(text) {

@@ -105,6 +105,8 @@ Deno.test("a document, a table and a file; a run folder is its newest checkpoint
       const again = `bench --compare now.json --against ${against} --tolerance 100000%`;
       assertEquals((await runParscale(again, { cwd })).code, 0);
     }
+    const plan = await succeed("bench --compare - --against now.json --dry-run", { cwd });
+    assertStringIncludes(plan, "compares stdin with now.json\n");
   }));
 
 Deno.test("a dry run names what would be timed, with the memory it takes", async () => {

@@ -61,6 +61,7 @@ const FILES: Readonly<Record<string, unknown>> = {
   "trained/gsm8k/test.jsonl": jsonLines({ ...QUESTION, answer: "#### 1" }).repeat(7473),
   "trained/gsm8k/train.jsonl": jsonLines({ ...QUESTION, answer: "#### 1" }),
   "not.json": { not: {} },
+  "kept.jsonl.partial": "",
   "taken/mine": "",
   "empty/.keep": "",
   "cache/.keep": "",

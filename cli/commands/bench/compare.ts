@@ -118,7 +118,7 @@ function keyOf({ key }: Timing): string {
 }
 
 /** Reads a document of --json, or the lines of --jsonl. */
-async function readTimings(path: string, io: Io): Promise<Timing[]> {
+export async function readTimings(path: string, io: Io): Promise<Timing[]> {
   const text = await io.readText(path);
   const name = inputName(path);
   const rows = documentRows(text, name) ?? await Array.fromAsync(readRows(text.split("\n"), name));

@@ -17,7 +17,7 @@ import { Progress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
 import type { Column } from "../../output/table.ts";
 import { bytesText, counted } from "../../output/units.ts";
-import { compareTimings, SCHEMA } from "./compare.ts";
+import { compareTimings, readTimings, SCHEMA } from "./compare.ts";
 import { type ComparisonPlan, slotsOf, type Streams, type TimingPlan, type Work } from "./plan.ts";
 
 export { plan } from "./plan.ts";
@@ -70,6 +70,7 @@ export async function run(
 export async function describe(plan: ComparisonPlan | TimingPlan, io: Io): Promise<PlanText> {
   if (plan.kind === "compare") {
     const { compare, against } = plan;
+    for (const path of [compare, against]) if (path !== "-") await readTimings(path, io);
     return { lines: [`compares ${compare === "-" ? "stdin" : compare} with ${against}`] };
   }
   using bench = await openBench(plan, io);

@@ -5,7 +5,7 @@
  * is, and its interval is wider.
  */
 import { join } from "node:path";
-import { DataError } from "../../../core/base/errors.ts";
+import { DataError, UsageError } from "../../../core/base/errors.ts";
 import {
   isObject,
   type JsonObject,
@@ -64,6 +64,21 @@ export interface Timing {
   readonly secondsPerAnswer: number;
   readonly secondsPerToken: number | null;
   readonly peakBytes: number | null;
+}
+
+/** Evaluations from folders, and those whose documents stand on stdin where a - is. */
+export async function readAll(folders: readonly string[], io: Io): Promise<Evaluation[]> {
+  if (folders.filter((folder) => folder === "-").length > 1) {
+    throw new UsageError("`-` is given twice; stdin can be read once");
+  }
+  const evaluations: Evaluation[] = [];
+  for (const folder of folders) {
+    if (folder === "-") evaluations.push(...await readDocuments(io));
+    else evaluations.push(await readEvaluation(folder));
+  }
+  if (evaluations.length >= 2) return evaluations;
+  const given = evaluations.length === 0 ? "none" : "one";
+  throw new UsageError(`\`compare\` needs at least two evaluations; there is ${given}`);
 }
 
 /** Reads a finished evaluation. */
@@ -140,7 +155,7 @@ function methodOf(
 const SCHEMA = "parscale.eval/1";
 
 /** Reads all documents on stdin; a line without indentation begins one, unless it closes one. */
-export async function readDocuments(io: Io): Promise<Evaluation[]> {
+async function readDocuments(io: Io): Promise<Evaluation[]> {
   const parts = (await io.readText("-")).split(/^(?=[^\s}\]])/m);
   const texts = parts.map((text) => text.trim()).filter((text) => text !== "");
   return await Promise.all(texts.map((text, i) => evaluationOf(text, `document ${i + 1}`)));

@@ -3,13 +3,19 @@ import { join } from "node:path";
 import { UsageError } from "../../../core/base/errors.ts";
 import { statIfExists } from "../../../core/base/files.ts";
 import { ADAPTER_FILE } from "../../../core/checkpoint/open.ts";
+import { isOnHub } from "../../../core/hub/model.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { defaultOf } from "../../framework/resolve.ts";
 import { camelCase, type Flag } from "../../framework/table.ts";
 import { refuseOthers } from "../../input/forms.ts";
+import { findCheckpoint, type NamePlan } from "../../input/open_model.ts";
+import { prepareRows } from "../../input/published_rows.ts";
 import type { Invocation } from "../../output/document.ts";
+import type { Io } from "../../output/io.ts";
+import { counted } from "../../output/units.ts";
 import { rowsPlan, selectTasks } from "../eval/plan.ts";
+import { readAll } from "./evaluations.ts";
 import { command } from "./flags.ts";
 
 type CompareValues = ValuesOf<typeof command>;
@@ -32,16 +38,17 @@ export interface EvaluatePlan
   readonly timing: readonly string[];
 }
 
-/** A method's evaluation: the name of its folder, and the model as arguments of `eval`. */
+/** A method's evaluation: the name of its folder, its model, and that as arguments of `eval`. */
 export interface Method {
   readonly name: string;
+  readonly model: NamePlan;
   readonly args: readonly string[];
 }
 
-/** Tells models from adapters, and checks that beams change something. */
+/** Tells models from adapters, and checks those that are here. */
 export async function plan(
   values: CompareValues,
-  _io: unknown,
+  io: Io,
   invocation: Invocation,
 ): Promise<ReadPlan | EvaluatePlan> {
   if (values.arguments.length > 0) {
@@ -59,12 +66,16 @@ export async function plan(
       { hints: ["use gsm8k, gsm8k_cot or minerva_math"] },
     );
   }
+  const methods = await methodsOf(values);
+  for (const { model } of methods) {
+    if (!await isOnHub(model.model)) await findCheckpoint(model, io);
+  }
   const timed = ids.length > 0
     ? { ids: ids.slice(0, latencyRows) }
     : { limit: Math.min(latencyRows, limit) };
   return {
     kind: "evaluate",
-    methods: await methodsOf(values),
+    methods,
     tasks,
     rows: rowsPlan({ ...values, shard: undefined, excludeSelf: false }, chosen),
     shared: sharedArguments(values),
@@ -76,9 +87,13 @@ export async function plan(
 }
 
 /** Text of `--dry-run`. */
-export function describe(plan: ReadPlan | EvaluatePlan): PlanText {
-  if (plan.kind === "read") return { lines: [] };
-  const { methods } = plan;
+export async function describe(plan: ReadPlan | EvaluatePlan, io: Io): Promise<PlanText> {
+  if (plan.kind === "read") {
+    const evaluations = await readAll(plan.folders, io);
+    return { lines: [`would compare ${counted(evaluations.length, "evaluation")}`] };
+  }
+  const { methods, rows } = plan;
+  if (rows.data !== undefined) await prepareRows(rows, io);
   const lines = methods.map(({ args }) => `parscale eval ${args.join(" ")}`);
   return { lines, results: { evaluations: methods.length } };
 }
@@ -92,17 +107,22 @@ async function methodsOf({ model, beams, parscale }: CompareValues): Promise<Met
   }
   const single = ["--model", model];
   const methods: Method[] = [
-    { name: "p1", args: single },
+    { name: "p1", model: { model }, args: single },
     ...beams.map((count) => ({
       name: `beams-${count}`,
+      model: { model },
       args: [...single, "--num-beams", String(count)],
     })),
   ];
   for (const [i, path] of parscale.entries()) {
     // A folder of ParScale parameters is an adapter of the model; anything else stands alone.
     const isAdapter = await statIfExists(join(path, ADAPTER_FILE)) !== undefined;
-    const args = isAdapter ? [...single, "--adapter", path] : ["--model", path];
-    methods.push({ name: `parscale-${i + 1}`, args });
+    const name = `parscale-${i + 1}`;
+    methods.push(
+      isAdapter
+        ? { name, model: { model, adapter: path }, args: [...single, "--adapter", path] }
+        : { name, model: { model: path }, args: ["--model", path] },
+    );
   }
   return methods;
 }

@@ -5,7 +5,7 @@
  * its own and an interrupted one continues.
  */
 import { join } from "node:path";
-import { errorFrom, UsageError } from "../../../core/base/errors.ts";
+import { errorFrom } from "../../../core/base/errors.ts";
 import { SAMPLES } from "../../../core/eval/harness/eval_folder.ts";
 import { runOwn } from "../../framework/own_process.ts";
 import { visible } from "../../output/clean.ts";
@@ -17,13 +17,7 @@ import { Progress } from "../../output/progress.ts";
 import { reportRows } from "../../output/report.ts";
 import { counted } from "../../output/units.ts";
 import { prepareRows } from "../../input/published_rows.ts";
-import {
-  type Evaluation,
-  nameApart,
-  readDocuments,
-  readEvaluation,
-  type Timing,
-} from "./evaluations.ts";
+import { type Evaluation, nameApart, readAll, readEvaluation, type Timing } from "./evaluations.ts";
 import type { EvaluatePlan, ReadPlan } from "./plan.ts";
 import { compareScores, conclusions, paperRows, rowOf } from "./show.ts";
 
@@ -54,21 +48,6 @@ export async function run(
     io.warn(`${method.label} is worse than ${first} on ${task}`);
   }
   return exitCode(worse.length > 0 ? "negative" : "done");
-}
-
-/** Evaluations from folders, and those whose documents stand on stdin where a - is. */
-async function readAll(folders: readonly string[], io: Io): Promise<Evaluation[]> {
-  if (folders.filter((folder) => folder === "-").length > 1) {
-    throw new UsageError("`-` is given twice; stdin can be read once");
-  }
-  const evaluations: Evaluation[] = [];
-  for (const folder of folders) {
-    if (folder === "-") evaluations.push(...await readDocuments(io));
-    else evaluations.push(await readEvaluation(folder));
-  }
-  if (evaluations.length >= 2) return evaluations;
-  const given = evaluations.length === 0 ? "none" : "one";
-  throw new UsageError(`\`compare\` needs at least two evaluations; there is ${given}`);
 }
 
 async function evaluateAll(plan: EvaluatePlan, io: Io): Promise<Evaluation[]> {

@@ -6,10 +6,12 @@ import {
   isPlainCopy,
   planConversion,
 } from "../../../core/checkpoint/plan_conversion.ts";
+import { hasTokenizer } from "../../../core/checkpoint/model_files.ts";
 import {
   planQuantization,
   type QuantizationPlan,
 } from "../../../core/checkpoint/quantize_checkpoint.ts";
+import { isParScale } from "../../../core/model/config.ts";
 import { checkBlockSize } from "../../../core/session/quantization.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { derivedName, findModel } from "../../input/open_model.ts";
@@ -28,10 +30,8 @@ export interface ConvertPlan {
   readonly out: string;
   readonly seed: number;
   readonly verify: boolean;
-  /** First values of new prefixes; undefined is text where the model has a tokenizer. */
-  readonly prefixInit: "text" | "normal" | undefined;
-  /** File of the text; undefined for our own. */
-  readonly prefixText: string | undefined;
+  /** Text that new streams start from, ours where undefined; absent where they are random or not new. */
+  readonly start: { readonly text: string | undefined } | undefined;
 }
 
 /** Finds the model and checks what is asked for. */
@@ -41,7 +41,29 @@ export async function plan(values: ConvertValues, io: Io): Promise<ConvertPlan> 
     throw new UsageError("`--prefix-text` cannot be combined with `--prefix-init normal`");
   }
   const work = await workOf(values, out, io);
-  return { work, model, out, seed, verify, prefixInit, prefixText };
+  return { work, model, out, seed, verify, start: await startOf(work, values, io) };
+}
+
+async function startOf(
+  work: ConvertPlan["work"],
+  { prefixInit, prefixText }: ConvertValues,
+  io: Io,
+): Promise<ConvertPlan["start"]> {
+  if (work.kind === "quantize") return undefined;
+  const { config, options: { model, strip, merge }, source } = work;
+  const adds = !strip && !merge && config.prefix && !isParScale(source.config);
+  if (!adds && prefixText !== undefined) {
+    throw new UsageError("`--prefix-text` needs prefix tokens");
+  }
+  if (!adds || prefixInit === "normal") return undefined;
+  if (!await hasTokenizer(model)) {
+    if (prefixInit === "text" || prefixText !== undefined) {
+      throw new UsageError(`"${model}" has no tokenizer, which \`--prefix-init text\` needs`);
+    }
+    io.note("without a tokenizer prefixes are random: the model has to be trained before use");
+    return undefined;
+  }
+  return { text: prefixText === undefined ? undefined : await io.readText(prefixText) };
 }
 
 function defaultOut(

@@ -1,7 +1,5 @@
 /** Carries out `parscale convert`. */
-import { UsageError } from "../../../core/base/errors.ts";
 import { convert } from "../../../core/checkpoint/convert.ts";
-import { hasTokenizer } from "../../../core/checkpoint/model_files.ts";
 import { isOfficial } from "../../../core/checkpoint/config.ts";
 import {
   type ConversionPlan,
@@ -60,27 +58,14 @@ export async function run(plan: ConvertPlan, io: Io, invocation: Invocation): Pr
 /** The conversion with streams that start from text, unless they are to be random. */
 async function withTextStart(
   work: ConversionPlan,
-  { prefixInit, prefixText }: ConvertPlan,
+  { start }: ConvertPlan,
   io: Io,
 ): Promise<ConversionPlan> {
-  const { config, options: { model, strip, merge }, source } = work;
-  const adds = !strip && !merge && config.prefix && !isParScale(source.config);
-  if (!adds && prefixText !== undefined) {
-    throw new UsageError("`--prefix-text` needs prefix tokens");
-  }
-  if (!adds || prefixInit === "normal") return work;
-  if (!await hasTokenizer(model)) {
-    if (prefixInit === "text" || prefixText !== undefined) {
-      throw new UsageError(`"${model}" has no tokenizer, which \`--prefix-init text\` needs`);
-    }
-    io.note("without a tokenizer prefixes are random: the model has to be trained before use");
-    return work;
-  }
-  const text = prefixText === undefined ? undefined : await io.readText(prefixText);
+  if (start === undefined) return work;
   // Loads the engine, which no other conversion needs.
   const { textStart } = await import("../../../core/session/text_start.ts");
-  using session = await openModel({ model }, io);
-  return withValues(work, await textStart(session, config, text));
+  using session = await openModel({ model: work.options.model }, io);
+  return withValues(work, await textStart(session, work.config, start.text));
 }
 
 /** Says what the result is not, or which programs cannot open it. */

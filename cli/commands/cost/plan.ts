@@ -31,6 +31,7 @@ import { suggestionHint } from "../../framework/suggest.ts";
 import { refuseOthers } from "../../input/forms.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
+import { checkFigure } from "../../output/sink.ts";
 import type { command } from "./flags.ts";
 
 type CostValues = ValuesOf<typeof command>;
@@ -97,6 +98,7 @@ export async function plan(
     refuseOthers(invocation, "`cost ls`");
     return { kind: "list" };
   }
+  checkFigure(values.svg, invocation);
   const model = await openModel(values, io);
   const introduced = values.mode === "train" && values.trainParams === "introduced" &&
     invocation.origins["train-params"] === "flag";

@@ -19,6 +19,7 @@ import { trainCost } from "../../../core/analysis/cost_train.ts";
 import { type CostDevice, DEVICES, ratesOf } from "../../../core/analysis/devices.ts";
 import { predictLoss } from "../../../core/analysis/law.ts";
 import { DataError } from "../../../core/base/errors.ts";
+import type { PlanText } from "../../framework/command.ts";
 import { type Invocation, snakeKeys } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { reportRows } from "../../output/report.ts";
@@ -29,6 +30,12 @@ import type { CostPlan, EstimatePlan, Setting } from "./plan.ts";
 import { figureSpec, gib, headline, inputsOf, type Point, WORK_COLUMNS } from "./show.ts";
 
 export { plan } from "./plan.ts";
+
+/** Text of `--dry-run`; of a figure the points show whether it can be drawn. */
+export function describe(plan: CostPlan): PlanText {
+  if (plan.kind === "figure" && plan.hardware.known) pointsOf(settingOf(plan, plan.hardware.known));
+  return { lines: [] };
+}
 
 /** Runs the command. */
 export async function run(plan: CostPlan, io: Io, invocation: Invocation): Promise<void> {

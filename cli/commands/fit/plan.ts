@@ -26,7 +26,9 @@ import { countParameters } from "../../../core/model/parameters.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { parseNumber } from "../../framework/values.ts";
 import { readMetrics } from "../../input/metrics_file.ts";
+import type { Invocation } from "../../output/document.ts";
 import { inputName, type Io } from "../../output/io.ts";
+import { checkFigure } from "../../output/sink.ts";
 import type { command } from "./flags.ts";
 
 type FitValues = ValuesOf<typeof command>;
@@ -51,8 +53,9 @@ export interface Question {
 }
 
 /** Reads observations and questions, so that what is wrong shows before anything is fitted. */
-export async function plan(values: FitValues, io: Io): Promise<FitPlan> {
+export async function plan(values: FitValues, io: Io, invocation: Invocation): Promise<FitPlan> {
   const { curves, latex, bootstrap: resamples, seed } = values;
+  checkFigure(curves, invocation);
   const questions = parseQuestions(values);
   const input = await openInput(values, io);
   return { ...input, laws: lawsOf(values), resamples, seed, questions, curves, latex };

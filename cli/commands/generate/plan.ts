@@ -10,6 +10,8 @@ import { type NamedAdapter, requireDistinct } from "../../input/named_models.ts"
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { type PromptSource, promptSource } from "../../input/prompts.ts";
 import { parseShard, requireFileForShard, type Shard } from "../../input/shard.ts";
+import type { Invocation } from "../../output/document.ts";
+import { checkJournal } from "../../output/journal.ts";
 import type { command } from "./flags.ts";
 
 /** Decoding of every prompt. */
@@ -45,10 +47,15 @@ export interface GeneratePlan {
 }
 
 /** Checks what can be checked without the model. */
-export async function plan(values: ValuesOf<typeof command>): Promise<GeneratePlan> {
+export async function plan(
+  values: ValuesOf<typeof command>,
+  _io: unknown,
+  { out }: Invocation,
+): Promise<GeneratePlan> {
   const shard = parseShard(values.shard);
   requireFileForShard(shard, values.arguments[0]);
-  const { batch, resume } = values;
+  const { batch, resume, overwrite } = values;
+  checkJournal({ out, resume, overwrite });
   await requireModel(values);
   const fixed = {
     model: modelPlan(values),

@@ -7,13 +7,21 @@ import type { StoredTensor } from "../../../core/checkpoint/open.ts";
 import { checkQuantized } from "../../../core/checkpoint/quantize_checkpoint.ts";
 import { checkFinite } from "../../../core/checkpoint/read.ts";
 import { bucketFor } from "../../../core/generate/kv_cache.ts";
+import type { ModelConfig } from "../../../core/model/config.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
+import type { Session } from "../../../core/session/session.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import type { ValuesOf } from "../../framework/command.ts";
+import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { formatFlag } from "../../framework/table.ts";
 import { refuseFlags, refuseFormat } from "../../input/forms.ts";
 import { requireContext } from "../../input/limits.ts";
-import { findModel, modelPlan, openModel } from "../../input/open_model.ts";
+import {
+  describeModel,
+  findModel,
+  type ModelPlan,
+  modelPlan,
+  openModel,
+} from "../../input/open_model.ts";
 import { readJsonLines, rowError } from "../../input/rows.ts";
 import { visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -25,11 +33,43 @@ import type { command } from "./flags.ts";
 
 type InspectValues = ValuesOf<typeof command>;
 
+/** Checks flags of the tokenizer's form. */
+export function plan(values: InspectValues, _io: unknown, invocation: Invocation): InspectValues {
+  const { tokenize, detokenize } = values;
+  if (!usesTokenizer(values)) return values;
+  const name = formatFlag(tokenize === undefined ? "detokenize" : "tokenize");
+  refuseFlags(invocation, name, ["check", "context", "batch"]);
+  if (invocation.format !== "jsonl") refuseFormat(invocation, `the output of ${name}`);
+  if (detokenize !== undefined && detokenize !== "-") parseIds(detokenize);
+  return values;
+}
+
+function usesTokenizer({ tokenize, detokenize }: InspectValues): boolean {
+  return tokenize !== undefined || detokenize !== undefined;
+}
+
+/** Text of `--dry-run`. */
+export async function describe(values: InspectValues, io: Io): Promise<PlanText> {
+  if (usesTokenizer(values)) return { lines: [] };
+  const open = async ({ model }: { readonly model: ModelPlan }) => ({
+    session: await openModel(model, io),
+  });
+  const check = ({ session }: { readonly session: Session }) =>
+    void contextOf(session.config, values);
+  return await describeModel({ model: modelPlan(values) }, io, open, check);
+}
+
+/** Tokens of a row that memory is planned for. */
+function contextOf(config: ModelConfig, values: InspectValues): number {
+  const { context = Math.min(2048, config.maxPositionEmbeddings) } = values;
+  const fitting = `pass --context ${config.maxPositionEmbeddings} or less`;
+  requireContext(config, context, `\`--context ${context}\``, fitting);
+  return context;
+}
+
 /** Runs the command. */
 export async function run(values: InspectValues, io: Io, invocation: Invocation): Promise<void> {
-  if (values.tokenize !== undefined || values.detokenize !== undefined) {
-    return await runTokenizer(values, io, invocation);
-  }
+  if (usesTokenizer(values)) return await runTokenizer(values, io, invocation);
   using model = await openModel(modelPlan(values), io);
   const { checkpoint, engine } = model;
   const { config } = checkpoint;
@@ -38,9 +78,7 @@ export async function run(values: InspectValues, io: Io, invocation: Invocation)
     await checkFinite(checkpoint);
     if (checkpoint.quantization) await checkQuantized(checkpoint.directory);
   }
-  const { context = Math.min(2048, config.maxPositionEmbeddings) } = values;
-  const fitting = `pass --context ${config.maxPositionEmbeddings} or less`;
-  requireContext(config, context, `\`--context ${context}\``, fitting);
+  const context = contextOf(config, values);
   const counts = countParameters(config);
   const sizes = {
     batch: values.batch,
@@ -144,9 +182,6 @@ async function runTokenizer(
   io: Io,
   invocation: Invocation,
 ): Promise<void> {
-  const flag = tokenize === undefined ? "detokenize" : "tokenize", name = formatFlag(flag);
-  refuseFlags(invocation, name, ["check", "context", "batch"]);
-  if (invocation.format !== "jsonl") refuseFormat(invocation, `the output of ${name}`);
   const tokenizer = await openTokenizer((await findModel({ model, adapter: undefined }, io)).model);
   using out = openSink(io, invocation.out, invocation.overwrite);
   const encode = (text: string) => JSON.stringify(Array.from(tokenizer.encode(text)));
@@ -163,17 +198,19 @@ async function runTokenizer(
       out.write(JSON.stringify(tokenizer.decode(value)) + "\n");
     }
   } else {
-    const list = detokenize!.trim().replace(/^\[|\]$/g, "").trim();
-    const ids = list === "" ? [] : list.split(",").map((id) => id.trim());
-    if (!ids.every((id) => /^\d+$/.test(id))) {
-      throw new UsageError(
-        `invalid value "${detokenize}" for \`--detokenize\`: must be token ids separated by commas`,
-      );
-    }
-    const text = tokenizer.decode(ids.map(Number));
+    const text = tokenizer.decode(parseIds(detokenize!));
     out.write((out.isTerminal ? visibleLines(text) : text) + "\n");
   }
   out.commit();
+}
+
+function parseIds(given: string): number[] {
+  const list = given.trim().replace(/^\[|\]$/g, "").trim();
+  const ids = list === "" ? [] : list.split(",").map((id) => id.trim());
+  if (ids.every((id) => /^\d+$/.test(id))) return ids.map(Number);
+  throw new UsageError(
+    `invalid value "${given}" for \`--detokenize\`: must be token ids separated by commas`,
+  );
 }
 
 function valueError(line: number, value: unknown, expected: string): DataError {

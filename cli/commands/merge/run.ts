@@ -33,19 +33,25 @@ interface Part extends Shard {
   readonly unit: number;
 }
 
-/** Merges documents; the number is the exit code, 1 when rows failed. */
-export async function run(
+/** Reads all parts, whose first comes first. */
+export async function plan(
   { arguments: paths }: ValuesOf<typeof command>,
-  io: Io,
-  invocation: Invocation,
-): Promise<number> {
+): Promise<readonly [Part, ...Part[]]> {
   if (paths.length === 0) {
     throw new UsageError("`merge` needs the documents of all parts", {
       hints: ["parscale merge scores-1.json scores-2.json --jsonl -o scores.jsonl"],
     });
   }
-  const parts = await Promise.all(paths.map(readPart));
-  const first = requireWhole(parts);
+  return requireWhole(await Promise.all(paths.map(readPart)));
+}
+
+/** Merges documents; the number is the exit code, 1 when rows failed. */
+export async function run(
+  parts: readonly [Part, ...Part[]],
+  io: Io,
+  invocation: Invocation,
+): Promise<number> {
+  const [first] = parts;
   const { schema, seed, device } = first.document;
   const config = { ...first.config, shard: null } as Record<string, ConfigValue>;
   using report = new Report(io, { ...invocation, command: first.command, config }, {
@@ -84,10 +90,10 @@ async function readPart(path: string): Promise<Part> {
   return { path, document, command, config, columns, rows, unit: Number(unit), ...shard };
 }
 
-/** The parts in order, of which there must be all; returns the first. */
-function requireWhole(parts: Part[]): Part {
-  parts.sort((a, b) => a.part - b.part);
-  const [first] = parts as [Part];
+/** The parts in order, of which there must be all. */
+function requireWhole(found: readonly Part[]): readonly [Part, ...Part[]] {
+  const parts = found.toSorted((a, b) => a.part - b.part) as [Part, ...Part[]];
+  const [first] = parts;
   const identity = ({ document, command, config }: Part) => {
     const { schema, version, seed, device, input_sha256 } = document;
     const flags = Object.entries(config).filter(([name]) => !FREE.has(name)).sort();
@@ -111,7 +117,7 @@ function requireWhole(parts: Part[]): Part {
     const twice = parts.find(({ part }, i) => parts[i + 1]?.part === part)!;
     throw new DataError(`part ${twice.part} is there twice: "${twice.path}"`);
   }
-  return first;
+  return parts;
 }
 
 /** Rows in the order of the input, `unit` at a time from every part in turn. */

@@ -4,7 +4,9 @@ import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { type JsonObject, readJsonObject, show, statIfExists } from "../../../core/base/files.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { parseMetrics, readMetrics } from "../../input/metrics_file.ts";
+import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
+import { checkFigure } from "../../output/sink.ts";
 import type { command } from "./flags.ts";
 
 type PlotValues = ValuesOf<typeof command>;
@@ -34,9 +36,19 @@ export interface RunLosses {
 const FIELDS: Readonly<Record<Measure, string>> = { train: "loss", eval: "eval_loss" };
 
 /** Reads all runs that the command line names. */
-export async function plan(values: PlotValues, io: Io): Promise<PlotPlan> {
+export async function plan(
+  values: PlotValues,
+  io: Io,
+  invocation: Invocation,
+): Promise<PlotPlan> {
   const { x, measure, ema, title, height, svg, log } = values;
+  checkFigure(svg, invocation);
   const runs = await readRuns(values, io);
+  if (!runs.some(({ points }) => measure.some((one) => points[one].length > 0))) {
+    throw new UsageError("`--measure eval` needs runs with a validation loss", {
+      hints: ["train with --eval-data or --eval-split, or plot --measure train"],
+    });
+  }
   const axes = { logX: log.includes("x"), logY: log.includes("y") };
   return { runs, x, measure, ema, title, height, svg, ...axes };
 }

@@ -32,11 +32,6 @@ export async function run(plan: PlotPlan, io: Io, invocation: Invocation): Promi
   });
   using figure = openFigure(io, plan.svg, invocation.overwrite);
   const curves = curvesOf(plan.runs, plan);
-  if (curves.length === 0) {
-    throw new UsageError("`--measure eval` needs runs with a validation loss", {
-      hints: ["train with --eval-data or --eval-split, or plot --measure train"],
-    });
-  }
   const series = seriesOf(curves);
   figure?.write(await drawFigure(curves, plan));
   const chart = renderChart(series, {

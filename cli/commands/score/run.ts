@@ -23,6 +23,7 @@ import {
 } from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
 import { inputName, type Io } from "../../output/io.ts";
+import { checkJournal } from "../../output/journal.ts";
 import { Progress } from "../../output/progress.ts";
 import { RowWriter, SCORE_COLUMNS } from "../../output/row_writer.ts";
 import {
@@ -50,9 +51,10 @@ interface ScorePlan extends Pick<ScoreValues, "batch" | "streamWeights" | "resum
 export function plan(
   values: ScoreValues,
   _io: unknown,
-  { format, origins }: Invocation,
+  { format, origins, out }: Invocation,
 ): ScorePlan {
-  const { arguments: [from = "-"], batch, streamWeights, resume } = values;
+  const { arguments: [from = "-"], batch, streamWeights, resume, overwrite } = values;
+  checkJournal({ out, resume, overwrite });
   const shard = parseShard(values.shard);
   requireFileForShard(shard, from);
   if (streamWeights && origins["stream-weights"] === "flag" && !format.startsWith("json")) {

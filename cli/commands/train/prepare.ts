@@ -1,6 +1,7 @@
 /** From a plan to everything a run consists of: model, data, device, trainer and schedule. */
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
+import { liesIn } from "../../../core/base/files.ts";
 import { usableCores } from "../../../core/base/platform/mod.ts";
 import { ALONE } from "../../../core/collective/collective.ts";
 import type { BatchStream } from "../../../core/data/batches.ts";
@@ -373,4 +374,18 @@ export function requireMemory({ memory, takesFreeMemory }: PreparedRun, plan: Tr
   if (!takesFreeMemory) return;
   const hint = `${smallerHint(plan.length)}; --memory-limit begins all the same`;
   requireFreeMemory(memory.total, "training", hint);
+}
+
+/** Refuses to replace a folder that holds what the run starts from. */
+export async function requireOutside(
+  { source }: PreparedRun,
+  { out, model: { configFrom } }: TrainPlan,
+): Promise<void> {
+  for (const path of [source.directory, source.checkpoint?.adapter?.directory, configFrom]) {
+    if (path === undefined || !await liesIn(path, out)) continue;
+    throw new UsageError(
+      `"${out}" holds the model to start from`,
+      { hints: ["pass another --out"] },
+    );
+  }
 }

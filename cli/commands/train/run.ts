@@ -1,6 +1,6 @@
 /** Carries out `parscale train`: opens or resumes the run folder, trains, reports and saves. */
 import { DataError, NumericalError, UsageError } from "../../../core/base/errors.ts";
-import { type JsonObject, liesIn, readJsonObject, realPath } from "../../../core/base/files.ts";
+import { type JsonObject, readJsonObject, realPath } from "../../../core/base/files.ts";
 import { VERSION } from "../../../core/base/version.ts";
 import { BACKBONE_KEY } from "../../../core/checkpoint/config.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
@@ -24,7 +24,7 @@ import { Report } from "../../output/report.ts";
 import type { EndingSignal } from "../../output/signals.ts";
 import { type Ranks, withRanks } from "../../ranks/ranks.ts";
 import type { Extension, TrainPlan } from "./plan.ts";
-import { type PreparedRun, prepareRun, requireMemory } from "./prepare.ts";
+import { type PreparedRun, prepareRun, requireMemory, requireOutside } from "./prepare.ts";
 import { metricsRow, progressLine, StreamWatch, writeCard } from "./show.ts";
 
 export { plan } from "./plan.ts";
@@ -330,20 +330,6 @@ function withFolder(error: unknown, folder: unknown): unknown {
   if (folder === Deno.cwd()) return error;
   const hint = `relative paths of this run start at "${folder}"; resume it there`;
   return new DataError(error.message, { hints: [...error.hints, hint], cause: error.cause });
-}
-
-/** Refuses to replace a folder that holds what the run starts from. */
-async function requireOutside(
-  { source }: PreparedRun,
-  { out, model: { configFrom } }: TrainPlan,
-): Promise<void> {
-  for (const path of [source.directory, source.checkpoint?.adapter?.directory, configFrom]) {
-    if (path === undefined || !await liesIn(path, out)) continue;
-    throw new UsageError(
-      `"${out}" holds the model to start from`,
-      { hints: ["pass another --out"] },
-    );
-  }
 }
 
 /** Returns what must be the same on all ranks: all of a plan that enters the result. */

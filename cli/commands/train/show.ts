@@ -9,6 +9,7 @@ import type { ModelConfig } from "../../../core/model/config.ts";
 import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 import type { StepReport } from "../../../core/train/loop.ts";
 import { measurePeak } from "../../../core/train/peak.ts";
+import { requireNoRun } from "../../../core/train/run_folder.ts";
 import { buildPrograms } from "../../../core/train/trainer.ts";
 import type { TrainingState } from "../../../core/train/training_state.ts";
 import type { PlanText } from "../../framework/command.ts";
@@ -18,7 +19,7 @@ import { formatNumber } from "../../output/table.ts";
 import { bytesText, counted, grouped } from "../../output/units.ts";
 import { plannedRanks } from "../../ranks/ranks.ts";
 import type { TrainPlan } from "./plan.ts";
-import { type PreparedRun, prepareRun } from "./prepare.ts";
+import { type PreparedRun, prepareRun, requireOutside } from "./prepare.ts";
 
 /** Text of `--dry-run`: sizes, memory, and the first row as it will be read; allocates nothing. */
 export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
@@ -27,9 +28,11 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
       hints: [`see its plan with \`parscale train --config ${plan.out}/config.json --dry-run\``],
     });
   }
+  await requireNoRun(plan.out, plan.overwrite);
   const ranks = plannedRanks(plan.ranks, io);
   const { world } = ranks;
   using run = await prepareRun(plan, ranks);
+  await requireOutside(run, plan);
   const { source, data, stream, memory, loop, trainer, tokenizer } = run;
   const microBatch = trainer.sizes.batch;
   const count = (specs: readonly { shape: readonly number[] }[]) =>

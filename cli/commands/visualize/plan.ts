@@ -26,7 +26,9 @@ import {
   tokensOf,
 } from "../../input/rows.ts";
 import { requireTask } from "../../input/task.ts";
+import type { Invocation } from "../../output/document.ts";
 import { inputName, type Io } from "../../output/io.ts";
+import { checkFigure } from "../../output/sink.ts";
 import type { command } from "./flags.ts";
 
 type VisualizeValues = ValuesOf<typeof command>;
@@ -55,9 +57,14 @@ type TextSource =
     readonly shots: number;
   };
 
-/** Checks that the task has data. */
-export function plan(values: VisualizeValues): VisualizePlan {
+/** Checks the page, and that the task has data. */
+export function plan(
+  values: VisualizeValues,
+  _io: unknown,
+  invocation: Invocation,
+): VisualizePlan {
   const { html, maxTokens, batch, diversity } = values;
+  checkFigure(html, invocation);
   return { model: modelPlan(values), source: sourceOf(values), maxTokens, batch, diversity, html };
 }
 

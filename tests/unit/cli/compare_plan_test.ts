@@ -5,12 +5,12 @@ import { plan } from "../../../cli/commands/compare/plan.ts";
 import { flagsOf, type ValuesOf } from "../../../cli/framework/command.ts";
 import { parse } from "../../../cli/framework/parse.ts";
 import { resolve } from "../../../cli/framework/resolve.ts";
-import { INVOCATION } from "./capture_io.ts";
+import { captureIo, INVOCATION } from "./capture_io.ts";
 
 Deno.test("compare hands --unverified and flags of quantization to its evaluations", async () => {
   const table = flagsOf(command);
   const shared = async (...more: string[]) => {
-    const args = ["--model", "m", "--tasks", "gsm8k", ...more];
+    const args = ["--model", "owner/name", "--tasks", "gsm8k", ...more];
     const { values } = await resolve(
       parse(args, table),
       table,
@@ -19,7 +19,7 @@ Deno.test("compare hands --unverified and flags of quantization to its evaluatio
     );
     const planned = await plan(
       values as unknown as ValuesOf<typeof command>,
-      undefined,
+      captureIo().io,
       INVOCATION,
     );
     const flags = planned.kind === "evaluate" ? planned.shared : [];
