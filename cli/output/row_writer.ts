@@ -13,13 +13,19 @@ import type { Row } from "./table.ts";
 /** The identity of a run has what these stand for. */
 const IDENTIFIED = ["model", "adapter", "device", "batch"];
 
-/** Columns of a table of `generate`. */
-export const GENERATE_COLUMNS: ReportOptions["columns"] = [
-  "id",
-  "finish_reason",
-  "text",
-  "error",
-];
+/** Columns of a table of `generate` with so many sequences of a prompt, and beams. */
+export function generateColumns(numReturn: number, numBeams: number): ReportOptions["columns"] {
+  const columns = ["id", "finish_reason", "text", "error"];
+  if (numReturn > 1) columns.push("sequence");
+  if (numBeams > 1) columns.push("score");
+  return columns;
+}
+
+/** Rows of a table for a result, one for each of several sequences; JSON has them in one. */
+export function tableRows({ sequences, ...row }: Row): Row[] {
+  if (!Array.isArray(sequences)) return [row];
+  return sequences.map((one: Row, sequence) => ({ ...row, sequence, ...one }));
+}
 
 /** Columns of a table of `score`. */
 export const SCORE_COLUMNS: ReportOptions["columns"] = [
@@ -149,7 +155,8 @@ export class RowWriter implements Disposable {
 
   #write(row: Row): void {
     if ("error" in row) this.#failed++;
-    this.#report!.row(row);
+    const isJson = this.invocation.format.startsWith("json");
+    for (const one of isJson ? [row] : tableRows(row)) this.#report!.row(one);
   }
 }
 

@@ -51,10 +51,18 @@ Deno.test("table, json, csv and md hold the same results", async () => {
   assertEquals(table.length, 3);
   assertMatch(table[0]!.trim(), /^id +finish reason +text +error$/);
   assertStringIncludes(await succeed(`${line} --format md`, options), "| x | length |");
-  const several = await succeed(
-    `${GENERATE} --prompt a --temperature 1 --num-return 2 --max-tokens 3 --format csv`,
+  const beams = `${line} --num-beams 3 --num-return 2`;
+  const [{ sequences: [best, second] }] = await rowsOf(beams, options);
+  const [head, ...rows] = (await succeed(`${beams} --format csv`, options)).split("\n");
+  assertEquals(head, "id,finish_reason,text,error,sequence,score");
+  const ends = [best, second].map(({ score }, i) => `,,${i},${score}`);
+  assertEquals(rows.slice(0, 2).map((row, i) => row.slice(-ends[i]!.length)), ends);
+  const sampled = `${GENERATE} --prompt a --temperature 1 --num-return 2 --max-tokens 3`;
+  const several = await succeed(`${sampled} --format csv`);
+  assertMatch(
+    several,
+    /^id,finish_reason,text,error,sequence\n0,length,[^]*,,0\n0,length,[^]*,,1\n$/,
   );
-  assertEquals(several.match(/^0,length,/gm)?.length, 2, "a row for each result of a prompt");
 });
 
 Deno.test("one prompt is plain text; --stop cuts it where the earliest of several begins", async () => {

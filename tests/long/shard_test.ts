@@ -30,7 +30,7 @@ function done({ code, stderr }: RunResult): void {
 
 const COMMANDS = {
   score: `score rows.jsonl ${ENGINE} --batch 2`,
-  generate: `generate rows.jsonl ${ENGINE} --max-tokens 5 --temperature 1 --seed 3`,
+  generate: `generate rows.jsonl ${ENGINE} --max-tokens 5 --temperature 1 --num-return 2 --seed 3`,
 };
 
 for (const [name, line] of Object.entries(COMMANDS)) {
@@ -40,6 +40,7 @@ for (const [name, line] of Object.entries(COMMANDS)) {
       done(await runParscale(`${line} --jsonl -o single.jsonl`, { cwd }));
       const single = await Deno.readTextFile(`${cwd}/single.jsonl`);
       assertEquals(single.split("\n").length, 12);
+      const { stdout: csv } = await runParscale(`${line} --format csv`, { cwd });
       for (const count of [2, 3]) {
         const paths: string[] = [];
         for (let part = 1; part <= count; part++) {
@@ -53,6 +54,8 @@ for (const [name, line] of Object.entries(COMMANDS)) {
         const merged = await runParscale(`merge ${paths.join(" ")} --jsonl`, { cwd });
         done(merged);
         assertEquals(merged.stdout, single);
+        const { stdout } = await runParscale(`merge ${paths.join(" ")} --format csv`, { cwd });
+        assertEquals(stdout, csv);
         const document = await runParscale(`merge ${paths.join(" ")} --json`, { cwd });
         const { command, config, schema } = JSON.parse(document.stdout);
         assertEquals([command, config.shard, schema], [name, null, `parscale.${name}/1`]);

@@ -139,7 +139,7 @@ export const command = defineCommand({
         default: 1,
         summary: "Number of results per prompt",
         details: "Beams, best first, or independent samples; with more than one, rows hold " +
-          "`sequences`.",
+          "`sequences`. A table has a row for each, with its number from 0 and, of beams, its score.",
       },
       "length-penalty": {
         type: "number",

@@ -19,7 +19,7 @@ import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { PrefillProgress, Progress } from "../../output/progress.ts";
-import { GENERATE_COLUMNS, RowWriter, Turns } from "../../output/row_writer.ts";
+import { generateColumns, RowWriter, Turns } from "../../output/row_writer.ts";
 import { openSink } from "../../output/sink.ts";
 import type { Decoding, GeneratePlan } from "./plan.ts";
 import {
@@ -192,7 +192,7 @@ async function showTexts(
 
 /** Answers the prompts of this part that are not done; the number is the exit code. */
 async function writeRows(
-  { decoding: { numReturn, jsonSchema }, prompts: { from }, shard, resume }: GeneratePlan,
+  { decoding: { numReturn, beams, jsonSchema }, prompts: { from }, shard, resume }: GeneratePlan,
   { session, adapters }: NamedSessions,
   prompts: readonly Prompt[] | AsyncIterable<Prompt>,
   answer: (
@@ -209,7 +209,7 @@ async function writeRows(
     schema: "parscale.generate/1",
     device,
     inputSha256: await hashInput(shard, from, invocation),
-    columns: GENERATE_COLUMNS,
+    columns: generateColumns(numReturn, beams?.numBeams ?? 1),
     resume,
     identity: () => ({ model: model(), device, "json-schema": jsonSchema }),
   });
@@ -224,13 +224,12 @@ async function writeRows(
       else if (!rows.has(at, input)) yield prompt;
     }
   };
-  const nested = numReturn > 1 && ["json", "jsonl"].includes(invocation.format);
   const onPrefill = (done: number, total: number) =>
     progress.update(rows.done, `reading ${done}/${total} tokens of prompts`);
   for await (const event of answer(open(), onPrefill)) {
     const { at, ...input } = event.prompt;
     if (event.kind !== "text") {
-      rows.add(at, input, resultsOf(event, nested));
+      rows.add(at, input, [resultOf(event, numReturn > 1)]);
       progress.update(rows.done);
     }
     await rows.pause();
@@ -239,13 +238,12 @@ async function writeRows(
   return await rows.finish();
 }
 
-/** The rows of a prompt: one with all its sequences, or one a sequence. */
-function resultsOf(event: Exclude<SequenceEvent, { kind: "text" }>, nested: boolean) {
+/** The row of a prompt, with a list of its sequences where there may be several. */
+function resultOf(event: Exclude<SequenceEvent, { kind: "text" }>, several: boolean) {
   const { prompt, prompt: { id } } = event;
-  if (event.kind === "failed") return [{ id, error: failureOf(event.error) }];
-  const { sequences } = event;
-  if (nested) return [{ id, sequences, stats: statsOf(prompt, sequences) }];
-  return sequences.map((one) => ({ id, ...one, stats: statsOf(prompt, [one]) }));
+  if (event.kind === "failed") return { id, error: failureOf(event.error) };
+  const { sequences } = event, stats = statsOf(prompt, sequences);
+  return several ? { id, sequences, stats } : { id, ...sequences[0]!, stats };
 }
 
 function statsOf(prompt: Prompt, sequences: readonly Sequence[]): Record<string, number> {

@@ -8,14 +8,21 @@ import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { FREE_FLAGS } from "../../output/journal.ts";
 import { Report, type ReportOptions } from "../../output/report.ts";
-import { GENERATE_COLUMNS, SCORE_COLUMNS } from "../../output/row_writer.ts";
+import { generateColumns, SCORE_COLUMNS, tableRows } from "../../output/row_writer.ts";
 import type { Row } from "../../output/table.ts";
 import type { command } from "./flags.ts";
 
 /** The commands whose rows are dealt to parts: how many at a time, and the columns of their tables. */
 const COMMANDS = new Map([
-  ["generate", { unitOf: (): unknown => 1, columns: GENERATE_COLUMNS }],
-  ["score", { unitOf: ({ batch }: JsonObject) => batch, columns: SCORE_COLUMNS }],
+  ["generate", {
+    unitOf: (): unknown => 1,
+    columnsOf: ({ num_return, num_beams }: JsonObject) =>
+      generateColumns(Number(num_return), Number(num_beams)),
+  }],
+  ["score", {
+    unitOf: ({ batch }: JsonObject) => batch,
+    columnsOf: () => SCORE_COLUMNS,
+  }],
 ]);
 
 /** Keys of a config that differ from part to part without a difference in the rows. */
@@ -63,7 +70,8 @@ export async function run(
   let failed = false;
   for (const row of dealtBack(parts, first.unit)) {
     failed ||= "error" in row;
-    report.row(row);
+    const isJson = invocation.format.startsWith("json");
+    for (const one of isJson ? [row] : tableRows(row)) report.row(one);
   }
   await report.finish();
   return failed ? 1 : 0;
@@ -86,7 +94,7 @@ async function readPart(path: string): Promise<Part> {
   if (shard === undefined || !rows.every(isObject) || !Number.isInteger(unit) || Number(unit) < 1) {
     throw new DataError(`"${path}" is damaged: its rows, "shard" or "batch" cannot be read`);
   }
-  const { columns } = known;
+  const columns = known.columnsOf(config);
   return { path, document, command, config, columns, rows, unit: Number(unit), ...shard };
 }
 
