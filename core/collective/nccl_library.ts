@@ -4,10 +4,10 @@
  * Every operation is waited for by polling, beside the errors that NCCL meets in the background: a peer
  * that died leaves a kernel of NCCL running for ever. Signatures and numbers are those of nccl.h 2.30.
  */
-import type { Driver } from "../runtime/cuda/driver/driver.ts";
+import { type Driver, startDriver } from "../runtime/cuda/driver/driver.ts";
 import { CudaError } from "../runtime/cuda/driver/errors.ts";
 import { type Host, openLibrary, SYSTEM } from "../runtime/cuda/driver/libraries.ts";
-import type { SymbolsOf } from "../runtime/cuda/driver/symbols.ts";
+import { DRIVER_SYMBOLS, type SymbolsOf } from "../runtime/cuda/driver/symbols.ts";
 import { noAnswer } from "./process_group.ts";
 
 /** ncclUniqueId, which is passed by value. */
@@ -73,12 +73,24 @@ export interface DeviceArray {
   readonly type: keyof typeof TYPES;
 }
 
+/** Version of the driver of a machine; undefined where there is none. */
+function driverVersionOf(host: Host): number | undefined {
+  try {
+    return startDriver(openLibrary("libcuda", DRIVER_SYMBOLS, { host }).symbols);
+  } catch {
+    return undefined;
+  }
+}
+
 /**
  * Opens the library of this machine; `driverVersion` is 13000 for CUDA 13.0.
  * @throws {EnvironmentError} when there is none
  */
 export function openNccl(
-  { host = SYSTEM, driverVersion }: { host?: Host; driverVersion?: number } = {},
+  { host = SYSTEM, driverVersion = driverVersionOf(host) }: {
+    readonly host?: Host;
+    readonly driverVersion?: number | undefined;
+  } = {},
 ): { readonly path: string; readonly version: string; readonly symbols: NcclSymbols } {
   const { path, symbols } = openLibrary("nccl", NCCL_SYMBOLS, {
     host,

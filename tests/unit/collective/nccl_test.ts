@@ -3,7 +3,7 @@ import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { EnvironmentError } from "../../../core/base/errors.ts";
 import { Driver } from "../../../core/runtime/cuda/driver/driver.ts";
 import { CudaError, NOT_READY } from "../../../core/runtime/cuda/driver/errors.ts";
-import { SYSTEM } from "../../../core/runtime/cuda/driver/libraries.ts";
+import { type Host, SYSTEM } from "../../../core/runtime/cuda/driver/libraries.ts";
 import { NcclGroup } from "../../../core/collective/nccl.ts";
 import type { CudaDevice } from "../../../core/runtime/cuda/device.ts";
 import { NcclCommunicator, openNccl, uniqueId } from "../../../core/collective/nccl_library.ts";
@@ -55,6 +55,27 @@ function open() {
 }
 
 const COMMUNICATOR = 0xc0ffee, STREAM = 0x57;
+
+Deno.test("the package of NCCL is that of the driver's CUDA", () => {
+  const packageFor = (version: number | undefined) => {
+    const open = ((path: string) => {
+      if (version === undefined || !path.includes("libcuda")) throw new Error("No such file");
+      const driver = fakeDriver().symbols;
+      const cuDriverGetVersion = (out: Int32Array) => (out[0] = version, 0);
+      return { ...driver, cuDriverGetVersion };
+    }) as unknown as Host["open"];
+    const host = { env: () => undefined, list: () => [], open };
+    return /`pip install (.*?)`/.exec(
+      assertThrows(() => openNccl({ host }), EnvironmentError)
+        .hints[0]!,
+    )?.[1];
+  };
+  assertEquals([12080, 13000, undefined].map(packageFor), [
+    "nvidia-nccl-cu12",
+    "nvidia-nccl-cu13",
+    "nvidia-nccl-cu13",
+  ]);
+});
 
 test("all 128 bytes of an id arrive by value, and a shorter one is refused", () => {
   const { nccl, connect, calls } = open();
