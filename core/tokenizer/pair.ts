@@ -62,8 +62,15 @@ export function encodePair(
   const whole = Array.from(tokenizer.encode(context + continuation));
   const isCut = keepsText && before.some((id, i) => whole[i] !== id);
   const after = isCut
-    ? Array.from(tokenizer.encode(context.slice(kept.length) + continuation, { frame: false }))
+    ? encodeApart(tokenizer, context.slice(kept.length) + continuation)
     : whole.slice(before.length);
   // Where nothing is left of the context, the first token has nothing to be predicted from.
   return { tokens: [...before, ...after], from: Math.max(1, before.length) };
+}
+
+/** Tokens of a text that continues another, without the blank that some tokenizers put before a text. */
+function encodeApart(tokenizer: Encoder, text: string): number[] {
+  const encode = (text: string) => Array.from(tokenizer.encode(text, { frame: false }));
+  const lineEnd = encode("\n"), line = encode(`\n${text}`);
+  return lineEnd.every((id, i) => line[i] === id) ? line.slice(lineEnd.length) : encode(text);
 }

@@ -4,6 +4,9 @@ import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
 import { encodePair } from "../../../core/tokenizer/pair.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import type { EncodeOptions } from "../../../core/tokenizer/types.ts";
+import { withScratch } from "../../scratch.ts";
+import { FIXTURE, mixedText, writeFiles } from "./testing.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const START = 7;
@@ -38,6 +41,45 @@ Deno.test("a context keeps the tokens it has alone, and an empty one is the star
   for (const [tokenizer, context, continuation, tokens] of cases) {
     const expected = { tokens: [...tokens], from: 1 };
     assertEquals(encodePair(tokenizer, context, continuation, START), expected, continuation);
+  }
+});
+
+Deno.test("a continuation that is kept whole has no blank that the tokenizer puts before a text", async () => {
+  const vocab = Object.fromEntries(Array.from("▁abcd\n").map((text, id) => [text, id]));
+  const model = { type: "BPE", vocab: { ...vocab, bc: 6, "▁a": 7 }, merges: ["b c", "▁ a"] };
+  const replace = { type: "Replace", pattern: { String: " " }, content: "▁" };
+  const layouts = [
+    { pre_tokenizer: { type: "Metaspace", replacement: "▁", prepend_scheme: "first" } },
+    { pre_tokenizer: { type: "Metaspace", replacement: "▁", prepend_scheme: "always" } },
+    {
+      normalizer: {
+        type: "Sequence",
+        normalizers: [{ type: "Prepend", prepend: "▁" }, replace],
+      },
+    },
+  ];
+  for (const layout of layouts) {
+    await withScratch(async (folder) => {
+      writeFiles(folder, { "tokenizer.json": { ...layout, model, added_tokens: [] } });
+      const tokenizer = await openTokenizer(folder);
+      const pair = encodePair(tokenizer, "ab", "cd", START, { keepsText: true });
+      const spelled = pair.tokens.map((id) => tokenizer.tokenText(id));
+      assertEquals([spelled, pair.from], [["▁a", "b", "c", "d"], 2], JSON.stringify(layout));
+    });
+  }
+});
+
+Deno.test("a continuation that is kept whole has the tokens it has by itself", async () => {
+  const tokenizer = await openTokenizer(FIXTURE);
+  const cutting = {
+    encode: (text: string, options?: EncodeOptions) =>
+      text === "x" ? [-1] : tokenizer.encode(text, options),
+  };
+  for (let seed = 0; seed < 1000; seed++) {
+    const text = mixedText(seed);
+    if (text === "") continue;
+    const { tokens } = encodePair(cutting, "x", text, START, { keepsText: true });
+    assertEquals(tokens, [-1, ...tokenizer.encode(text)], JSON.stringify(text));
   }
 });
 
