@@ -67,14 +67,23 @@ function isFolder(path: string): boolean {
   }
 }
 
-/** Refuses the path of a folder, and one that exists and must not be replaced. */
+/** Refuses the path of a folder, one in no folder, and one that exists and must not be replaced. */
 export function checkTarget(path: string, overwrite: boolean): void {
   if (isDevice(path)) return;
   if (isFolder(path)) throw new UsageError(`"${path}" is a folder, not a file`);
+  requireFolderOf(path);
   if (exists(path) && !overwrite) {
     throw new UsageError(`"${path}" already exists`, {
       hints: ["pass --overwrite, or another name"],
     });
+  }
+}
+
+function requireFolderOf(path: string): void {
+  try {
+    Deno.statSync(dirname(path));
+  } catch (error) {
+    throw writeError(`"${path}"`, error);
   }
 }
 

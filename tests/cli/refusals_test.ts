@@ -63,6 +63,7 @@ const FILES: Readonly<Record<string, unknown>> = {
   "not.json": { not: {} },
   "kept.jsonl.partial": "",
   "taken/mine": "",
+  "taken/p1/mine": "",
   "empty/.keep": "",
   "cache/.keep": "",
 };

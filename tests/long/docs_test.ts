@@ -53,10 +53,14 @@ const DENO = `'${Deno.execPath()}' run -A --node-modules-dir=manual`;
 /** Trains longer than other pages, since it promises an effect. */
 const TUTORIAL = "docs/tutorial.md";
 
+/** The folders of runs are there from the beginning, of plans too. */
+const PLAN = [/^(parscale train.*--dry-run)$/, "$1 --overwrite"] as const;
+
 /** A replacement there: of the control only the form of its output is shown. */
 const SHORTER_TUTORIAL: typeof SHORTER = [
   [/--warmup 10 --steps 200 (.*--out run-p1)/, "--warmup 1 --steps 4 $1"],
   [/--steps 200 (.*--out run-p4$)/, "--steps 100 $1"],
+  PLAN,
 ];
 
 /** Replacements that make a command short enough, in this order. */
@@ -64,6 +68,7 @@ const SHORTER: readonly (readonly [pattern: RegExp, replacement: string])[] = [
   [/--rows 30000/, "--rows 3000"],
   [/^curl -N/, "curl -sSfN"],
   [/^(parscale train --preset .*?|parscale train .*--preset .*?)( --dry-run)?$/, "$1 --dry-run"],
+  PLAN,
   [/^(parscale train(?!.*--dry-run)(?!.*--resume).*)$/, "$1 --batch 2"],
   [/^(parscale train(?!.*--dry-run)(?!.*--resume)(?!.*--seq-len).*)$/, "$1 --seq-len 48"],
   [/^(parscale train(?!.*--dry-run).*)--(tokens|epochs|steps) \S+/, "$1--steps 2"],

@@ -4,6 +4,7 @@ import { UsageError } from "../../../core/base/errors.ts";
 import { statIfExists } from "../../../core/base/files.ts";
 import { ADAPTER_FILE } from "../../../core/checkpoint/open.ts";
 import { isOnHub } from "../../../core/hub/model.ts";
+import { requireUsable } from "../../../core/eval/harness/eval_folder.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { defaultOf } from "../../framework/resolve.ts";
@@ -45,7 +46,7 @@ export interface Method {
   readonly args: readonly string[];
 }
 
-/** Tells models from adapters, and checks those that are here. */
+/** Tells models from adapters, and checks those that are here and the folders of evaluations. */
 export async function plan(
   values: CompareValues,
   io: Io,
@@ -67,8 +68,9 @@ export async function plan(
     );
   }
   const methods = await methodsOf(values);
-  for (const { model } of methods) {
+  for (const { name, model } of methods) {
     if (!await isOnHub(model.model)) await findCheckpoint(model, io);
+    if (out !== undefined) await requireUsable(join(out, name), { overwrite });
   }
   const timed = ids.length > 0
     ? { ids: ids.slice(0, latencyRows) }

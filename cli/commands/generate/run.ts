@@ -7,6 +7,7 @@
  */
 import { UsageError } from "../../../core/base/errors.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
+import type { Tokenizer } from "../../../core/tokenizer/types.ts";
 import type { PlanText } from "../../framework/command.ts";
 import { memoryBudget } from "../../input/limits.ts";
 import { type NamedSessions, openAdapters } from "../../input/named_models.ts";
@@ -34,7 +35,8 @@ export { plan } from "./plan.ts";
 
 /** Text of `--dry-run`. */
 export async function describe(plan: GeneratePlan, io: Io): Promise<PlanText> {
-  const check = ({ session }: NamedSessions) => checkDecoding(plan.decoding, session, io);
+  const check = async ({ session }: NamedSessions) =>
+    void await openFor(plan.decoding, session, io);
   return await describeModel(plan, io, openSessions, check);
 }
 
@@ -44,10 +46,7 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
   using session = models.session;
   // Beside the tokenizer; of several adapters the rows say which engine is needed.
   if (!plan.resume && models.adapters.size <= 1) session.engine.preload();
-  await checkDecoding(plan.decoding, session, io);
-  const tokenizer = plan.decoding.stop.length > 0
-    ? await session.openTokenizer()
-    : await session.openTokenizerIfAny();
+  const tokenizer = await openFor(plan.decoding, session, io);
   const speed = new Speed(io, invocation.startedMs);
   const prompts = readPrompts(plan.prompts, io, session);
   const { format } = invocation;
@@ -96,11 +95,12 @@ async function openSessions({ model, adapters }: GeneratePlan, io: Io): Promise<
   return { session, adapters: new Map(only ? [[only.name, session]] : []) };
 }
 
-async function checkDecoding(
-  { eosTokenIds = [], maxTokens, sampling: { logitBias }, jsonSchema: schema }: Decoding,
+/** Opens the tokenizer, where there is one or one is needed, and checks decoding by the model. */
+async function openFor(
+  { eosTokenIds = [], maxTokens, sampling: { logitBias }, jsonSchema: schema, stop }: Decoding,
   session: NamedSessions["session"],
   io: Io,
-): Promise<void> {
+): Promise<Tokenizer | undefined> {
   const { vocabSize, maxPositionEmbeddings: context } = session.config;
   for (
     const [flag, ids] of [["--eos", eosTokenIds], ["--logit-bias", logitBias!.keys()]] as const
@@ -113,11 +113,15 @@ async function checkDecoding(
   }
   // One that is not supported is refused before any row.
   if (schema) await session.constraint({ kind: "schema", schema });
-  if (maxTokens < context) return;
+  const tokenizer = stop.length > 0
+    ? await session.openTokenizer()
+    : await session.openTokenizerIfAny();
+  if (maxTokens < context) return tokenizer;
   io.warn(
     `--max-tokens ${maxTokens} exceeds what the model's context of ${context} tokens leaves`,
     "answers end where prompt and new tokens fill the context",
   );
+  return tokenizer;
 }
 
 function sequences(

@@ -8,6 +8,7 @@ import { checkQuantized } from "../../../core/checkpoint/quantize_checkpoint.ts"
 import { checkFinite } from "../../../core/checkpoint/read.ts";
 import { bucketFor } from "../../../core/generate/kv_cache.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
+import { isOnHub } from "../../../core/hub/model.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
@@ -50,7 +51,10 @@ function usesTokenizer({ tokenize, detokenize }: InspectValues): boolean {
 
 /** Text of `--dry-run`. */
 export async function describe(values: InspectValues, io: Io): Promise<PlanText> {
-  if (usesTokenizer(values)) return { lines: [] };
+  if (usesTokenizer(values)) {
+    if (!await isOnHub(values.model)) await openTokenizer(await folderOf(values, io));
+    return { lines: [] };
+  }
   const open = async ({ model }: { readonly model: ModelPlan }) => ({
     session: await openModel(model, io),
   });
@@ -178,11 +182,12 @@ function readable(f: Fields): Record<string, string> {
 
 /** Prints ids of texts, or texts of ids. */
 async function runTokenizer(
-  { model, tokenize, detokenize }: InspectValues,
+  values: InspectValues,
   io: Io,
   invocation: Invocation,
 ): Promise<void> {
-  const tokenizer = await openTokenizer((await findModel({ model, adapter: undefined }, io)).model);
+  const tokenizer = await openTokenizer(await folderOf(values, io));
+  const { tokenize, detokenize } = values;
   using out = openSink(io, invocation.out, invocation.overwrite);
   const encode = (text: string) => JSON.stringify(Array.from(tokenizer.encode(text)));
   if (tokenize === "-") {
@@ -202,6 +207,10 @@ async function runTokenizer(
     out.write((out.isTerminal ? visibleLines(text) : text) + "\n");
   }
   out.commit();
+}
+
+async function folderOf({ model }: InspectValues, io: Io): Promise<string> {
+  return (await findModel({ model, adapter: undefined }, io)).model;
 }
 
 function parseIds(given: string): number[] {
