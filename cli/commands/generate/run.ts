@@ -33,10 +33,13 @@ import { Speed } from "./speed.ts";
 
 export { plan } from "./plan.ts";
 
-/** Text of `--dry-run`. */
+/** Text of `--dry-run`; stdin is left to the run. */
 export async function describe(plan: GeneratePlan, io: Io): Promise<PlanText> {
-  const check = async ({ session }: NamedSessions) =>
-    void await openFor(plan.decoding, session, io);
+  const check = async ({ session }: NamedSessions) => {
+    await openFor(plan.decoding, session, io);
+    if (plan.prompts.from === "-") return;
+    for await (const _ of readPrompts(plan.prompts, io, session));
+  };
   return await describeModel(plan, io, openSessions, check);
 }
 
