@@ -4,11 +4,10 @@ import { devices } from "../devices.ts";
 import { maxDifference, takesGolden } from "../goldens.ts";
 import { batchOf, oneRate, openTrainer, randomRows, testGoldenRuns } from "./golden_runs.ts";
 
-/** Runs that repeat one batch are slow, and so is all of training where a loop in JavaScript computes. */
+/** Runs that repeat one batch are slow; those of devices in JavaScript are in tests/long. */
 await testGoldenRuns(devices, (device, model, run) => {
   if (device.startsWith("cpu")) return true;
-  if (run === "same_batch" || !takesGolden(device, model)) return false;
-  return device.startsWith("cuda") || model === "qwen2-p4-untied-f32";
+  return device.startsWith("cuda") && run !== "same_batch" && takesGolden(device, model);
 });
 
 const P2 = "qwen2-p2-tied-f32";
