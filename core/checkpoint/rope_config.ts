@@ -48,17 +48,28 @@ function readScaling(fields: Fields, context: number): RopeScaling | undefined {
   for (const key of ["rope_parameters", "rope_scaling"]) {
     const json = fields.json[key] ?? {};
     if (!isObject(json)) throw fields.error(key, "an object or null");
-    if ((json.partial_rotary_factor ?? fields.json.partial_rotary_factor ?? 1) !== 1) {
-      throw fields.refusal("partial_rotary_factor other than 1 is not supported", key);
+    // Beside the scaling, the original context wins over that within.
+    const { original_max_position_embeddings: original } = fields.json;
+    const within = new Fields(
+      {
+        ...json,
+        ...((original ?? null) !== null && { original_max_position_embeddings: original }),
+      },
+      `${key}" of "${fields.path}`,
+    );
+    for (const place of [within, fields]) {
+      if ((place.json.partial_rotary_factor ?? 1) === 1) continue;
+      throw place.refusal("rotating a part of each head is not supported", "partial_rotary_factor");
     }
     const kind = json.rope_type ?? json.type ?? "default";
     if (kind === "default") continue;
-    const within = new Fields(json, `${key}" of "${fields.path}`);
     if (kind === "llama3") return readLlama3(within, context);
     if (kind === "yarn") return readYarn(within, context);
-    throw fields.error(key, 'an object with rope_type "default", "llama3" or "yarn"', [
-      `set ${key} to null to run within the original context length`,
-    ]);
+    // Other scalings change angles within the original context, too.
+    const hints = kind === "dynamic"
+      ? [`set ${key} to null to run within the original context length`]
+      : [];
+    throw fields.error(key, 'an object with rope_type "default", "llama3" or "yarn"', hints);
   }
 }
 

@@ -130,6 +130,28 @@ Deno.test("YaRN extends the context that Qwen2.5 states, and is written out in f
   assertEquals(parse(written), config);
 });
 
+Deno.test("an original context beside the scaling wins over that within, as in transformers", () => {
+  const parse = parserOf({ model_type: "qwen2", max_position_embeddings: 4096 });
+  const original = (within?: number, beside?: number | null) =>
+    parse({
+      rope_scaling: { type: "yarn", factor: 4, original_max_position_embeddings: within },
+      original_max_position_embeddings: beside,
+    }).ropeScaling?.originalContext;
+  assertEquals([original(), original(512), original(512, null)], [4096, 512, 512]);
+  assertEquals([original(undefined, 256), original(512, 256)], [256, 256]);
+});
+
+Deno.test("only a scaling that begins beyond the original context may be set to null", async () => {
+  const hints = async (type: string) => {
+    const parse = parserOf({ model_type: "llama", rope_scaling: { type, factor: 4 } });
+    return (await userError(() => parse({}))).hints;
+  };
+  assertEquals(await hints("dynamic"), [
+    "set rope_scaling to null to run within the original context length",
+  ]);
+  assertEquals(await hints("linear"), []);
+});
+
 Deno.test("without head_dim Qwen3 means 128 and Qwen2 divides the width by the heads", () => {
   const sizes = { hidden_size: 1024, num_attention_heads: 16, num_key_value_heads: 8 };
   const headDim = (model_type: string, head_dim?: number | null) =>
@@ -158,6 +180,7 @@ Deno.test("config values that would be computed wrongly are refused by name", as
       "must be a number above low_freq_factor, 4, not 4",
     ],
     [{ rope_scaling: { type: "default", partial_rotary_factor: 0.5 } }, "partial_rotary_factor"],
+    [{ partial_rotary_factor: 0.5 }, 'partial_rotary_factor is 0.5 in "config.json"'],
     [{ model_type: "llama", mlp_bias: 1 }, "mlp_bias"],
     [{ rope_parameters: { rope_type: "linear", rope_theta: 1e4 } }, "rope_parameters"],
     [{ rope_parameters: { full_attention: {} } }, "rope_parameters"],
