@@ -130,13 +130,18 @@ function scalingOf(metadata: Metadata, family: string): JsonObject | undefined {
   const old = metadata.number(`${family}.rope.scale_linear`, 1);
   const type = metadata.text(`${key}.type`) ?? (old === 1 ? "none" : "linear");
   if (type === "none") return undefined;
-  if (metadata.number(`${key}.attn_factor`, 1) !== 1) {
-    throw metadata.error(`${key}.attn_factor`, "1, as other factors are not supported");
+  for (const part of ["attn_factor", "yarn_attn_factor", "yarn_ext_factor"]) {
+    if (metadata.number(`${key}.${part}`, 1) === 1) continue;
+    throw metadata.error(`${key}.${part}`, "1, as other factors are not supported");
   }
   const original = metadata.optionalInteger(`${key}.original_context_length`);
   return {
     rope_type: type,
     factor: shortest(metadata.number(`${key}.factor`, old)),
+    ...(type === "yarn" && {
+      beta_fast: shortest(metadata.number(`${key}.yarn_beta_fast`, 32)),
+      beta_slow: shortest(metadata.number(`${key}.yarn_beta_slow`, 1)),
+    }),
     ...(original === undefined ? {} : { original_max_position_embeddings: original }),
   };
 }

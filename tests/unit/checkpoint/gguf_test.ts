@@ -248,8 +248,9 @@ Deno.test("the factors of Llama 3.1 become its rope_scaling, others are refused"
 
 Deno.test("YaRN is read from its keys, linear scaling is refused by name", () =>
   withModel("qwen2", async ({ folder, path }) => {
-    const write = (type: string) => {
+    const write = (type: string, others: Record<string, Entry> = {}) => {
       const metadata: Record<string, Entry> = {
+        ...others,
         "qwen2.rope.scaling.type": ["string", type],
         "qwen2.rope.scaling.factor": ["f32", 4],
         "qwen2.rope.scaling.original_context_length": ["u32", 256],
@@ -259,6 +260,17 @@ Deno.test("YaRN is read from its keys, linear scaling is refused by name", () =>
     await write("yarn");
     const { ropeScaling, maxPositionEmbeddings } = (await openCheckpoint(path)).config;
     assertEquals([ropeScaling?.kind, maxPositionEmbeddings], ["yarn", 1024]);
+    await write("yarn", {
+      "qwen2.rope.scaling.yarn_beta_fast": ["f32", 16],
+      "qwen2.rope.scaling.yarn_beta_slow": ["f32", 2],
+      "qwen2.rope.scaling.yarn_ext_factor": ["f32", 1],
+    });
+    const { config } = await openCheckpoint(path);
+    assertEquals(config.ropeScaling, { ...ropeScaling!, betaFast: 16, betaSlow: 2 });
+    for (const part of ["attn_factor", "yarn_attn_factor", "yarn_ext_factor"]) {
+      await write("yarn", { [`qwen2.rope.scaling.${part}`]: ["f32", 1.5] });
+      assertStringIncludes(await refusal(path), part);
+    }
     await write("linear");
     assertStringIncludes(await refusal(path), "linear");
   }));
