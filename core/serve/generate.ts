@@ -99,8 +99,8 @@ async function constraintsOf(
 }
 
 /** @throws {ApiError} 400 where the model knows no tools */
-function formatOf({ chatTemplate }: TokenizerInfo): ToolFormat {
-  const format = toolFormatOf(chatTemplate);
+function formatOf({ chatTemplate, toolTemplate }: TokenizerInfo): ToolFormat {
+  const format = toolFormatOf(toolTemplate ?? chatTemplate);
   if (format) return format;
   throw badField(
     "tools",

@@ -44,6 +44,7 @@ export class ByteLevelBpe implements Tokenizer {
   readonly kind = "byte-level-bpe" as const;
   readonly directory: string;
   readonly chatTemplate: string | undefined;
+  readonly toolTemplate: string | undefined;
   readonly namedTokens: Readonly<Record<string, string>>;
   readonly vocabSize: number;
   readonly longestToken: number;
@@ -68,6 +69,7 @@ export class ByteLevelBpe implements Tokenizer {
     this.#isWhole = !vocabulary.byteIds.includes(-1);
     this.directory = info.directory;
     this.chatTemplate = info.chatTemplate;
+    this.toolTemplate = info.toolTemplate;
     this.namedTokens = info.namedTokens;
     this.#vocabulary = vocabulary;
     this.#merges = merges;

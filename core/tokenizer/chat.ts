@@ -43,7 +43,7 @@ export async function renderChat(
   messages: readonly ChatMessage[],
   { addGenerationPrompt = true, tools, variables = {} }: ChatOptions = {},
 ): Promise<string> {
-  const { chatTemplate, directory, namedTokens } = tokenizer;
+  const { chatTemplate, toolTemplate, directory, namedTokens } = tokenizer;
   if (chatTemplate === undefined) {
     throw new DataError(
       `"${directory}" has no chat template for messages`,
@@ -60,7 +60,8 @@ export async function renderChat(
     add_generation_prompt: addGenerationPrompt,
   };
   try {
-    return await renderTemplate({ template: chatTemplate, variables: all });
+    const template = tools ? toolTemplate ?? chatTemplate : chatTemplate;
+    return await renderTemplate({ template, variables: all });
   } catch (cause) {
     if (!(cause instanceof DataError)) throw cause;
     throw new DataError(

@@ -60,6 +60,7 @@ class LibraryTokenizer implements Tokenizer {
   readonly kind = "huggingface" as const;
   readonly directory: string;
   readonly chatTemplate: string | undefined;
+  readonly toolTemplate: string | undefined;
   readonly namedTokens: Readonly<Record<string, string>>;
   readonly vocabSize: number;
   /** Unknown: normalizers drop characters, and one token stands for several unknown ones. */
@@ -75,6 +76,7 @@ class LibraryTokenizer implements Tokenizer {
     const { addedTokens, info, modelVocabSize } = parts;
     this.directory = info.directory;
     this.chatTemplate = info.chatTemplate;
+    this.toolTemplate = info.toolTemplate;
     this.namedTokens = info.namedTokens;
     this.#library = build(addedTokens);
     this.#buildPlain = () => build(addedTokens.filter(({ special }) => !special));

@@ -61,9 +61,9 @@ export async function openTokenizer(
     config,
     info: {
       directory,
-      chatTemplate: chatTemplate === undefined
-        ? await findChatTemplate(files, directory, config)
-        : await readRegularText(chatTemplate, MAX_TEMPLATE_BYTES),
+      ...(chatTemplate === undefined
+        ? await findChatTemplates(files, directory, config)
+        : { chatTemplate: await readRegularText(chatTemplate, MAX_TEMPLATE_BYTES) }),
       namedTokens: findNamedTokens(config),
     },
     modelVocabSize: toCount((await files.json("config.json")).vocab_size),
@@ -193,20 +193,25 @@ function toCount(value: unknown): number {
 }
 
 /** The template file if there is one, else the field, which may hold several templates by name. */
-async function findChatTemplate(
+async function findChatTemplates(
   files: ModelFiles,
   directory: string,
   { chat_template: field }: JsonObject,
-): Promise<string | undefined> {
+): Promise<Pick<TokenizerInfo, "chatTemplate" | "toolTemplate">> {
   const name = "chat_template.jinja";
   if (await files.has(name)) {
-    return new TextDecoder().decode(await files.read(name, MAX_TEMPLATE_BYTES));
+    const text = new TextDecoder().decode(await files.read(name, MAX_TEMPLATE_BYTES));
+    return { chatTemplate: text };
   }
-  if (field === undefined || field === null || typeof field === "string") return field ?? undefined;
-  const named = Array.isArray(field)
-    ? field.find((entry) => isObject(entry) && entry.name === "default")
-    : undefined;
-  if (isObject(named) && typeof named.template === "string") return named.template;
+  if (typeof field === "string") return { chatTemplate: field };
+  if ((field ?? null) === null) return {};
+  const named = (name: string) => {
+    const entry = Array.isArray(field) &&
+      field.find((each) => isObject(each) && each.name === name);
+    return isObject(entry) && typeof entry.template === "string" ? entry.template : undefined;
+  };
+  const chatTemplate = named("default"), toolTemplate = named("tool_use");
+  if (chatTemplate !== undefined) return { chatTemplate, ...(toolTemplate && { toolTemplate }) };
   throw new DataError(
     `chat_template in "${directory}/tokenizer_config.json" must be text or a list with one named ` +
       `"default", not ${show(field)}`,

@@ -35,6 +35,8 @@ export interface TokenizerInfo {
   readonly directory: string;
   /** Jinja template that turns a list of messages into a prompt. */
   readonly chatTemplate?: string;
+  /** The template for requests with tools, where the model has one of its own for them. */
+  readonly toolTemplate?: string;
   /** Tokens that have a role, such as `eos_token`, by role. */
   readonly namedTokens: Readonly<Record<string, string>>;
 }

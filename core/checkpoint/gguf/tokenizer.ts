@@ -188,10 +188,15 @@ export function tokenizerConfig(metadata: Metadata): JsonObject {
     return id === undefined ? [] : [[`${role}_token`, textOf(metadata, tokens, id)]];
   });
   const template = metadata.text("tokenizer.chat_template");
+  const forTools = metadata.text("tokenizer.chat_template.tool_use");
+  const templates = forTools === undefined ? template : [
+    { name: "default", template },
+    { name: "tool_use", template: forTools },
+  ];
   return {
     tokenizer_class: "PreTrainedTokenizerFast",
     ...Object.fromEntries(named),
-    ...(template === undefined ? {} : { chat_template: template }),
+    ...(template === undefined ? {} : { chat_template: templates }),
     clean_up_tokenization_spaces: false,
   };
 }

@@ -185,6 +185,17 @@ Deno.test("converted to a folder a file keeps logits, tokenizer, end tokens and 
     }
   }));
 
+Deno.test("a file may have a template of its own for tools", () =>
+  withModel("llama", async ({ folder, path }) => {
+    const metadata: Record<string, Entry> = {
+      "tokenizer.chat_template": ["string", "plain"],
+      "tokenizer.chat_template.tool_use": ["string", "{{ tools | length }} tools"],
+    };
+    await writeGguf(path, folder, { metadata });
+    const { chatTemplate, toolTemplate } = await openTokenizer(path);
+    assertEquals([chatTemplate, toolTemplate], ["plain", "{{ tools | length }} tools"]);
+  }));
+
 Deno.test("shards are one model, and are refused in part", () =>
   withModel("qwen3", async ({ scratch, folder }) => {
     const { metadata, tensors } = await ggufOf(folder);

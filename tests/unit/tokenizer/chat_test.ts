@@ -51,6 +51,19 @@ Deno.test("the template named default is taken; its file wins over the field", a
   assertStringIncludes(message, 'must be text or a list with one named "default", not 7');
 });
 
+Deno.test("with tools the template named tool_use is taken, as in transformers", async () => {
+  const named = [
+    { name: "default", template: "plain" },
+    { name: "tool_use", template: "{{ tools | length }} tools" },
+  ];
+  const render = async (files: Record<string, unknown>, tools?: unknown[]) =>
+    await renderChat(await open(files), [USER], { tools });
+  const files = { "tokenizer_config.json": { chat_template: named } };
+  assertEquals(await render(files), "plain");
+  assertEquals(await render(files, [{}, {}]), "2 tools");
+  assertEquals(await render({ ...files, "chat_template.jinja": "file" }, [{}]), "file");
+});
+
 Deno.test("no template, malformed messages and a refusing template are bad data", async () => {
   const cases: [template: string | undefined, messages: unknown, words: string][] = [
     [undefined, [USER], "has no chat template"],
