@@ -40,7 +40,10 @@ function render({ template: source, variables, ...request }: CountedRequest): Re
   looks = request.looks;
   try {
     if (source.length > MAX_TEMPLATE) throw tooLarge("template", source.length);
-    if (parsed?.source !== source) parsed = { source, template: new Template(source) };
+    if (parsed?.source !== source) {
+      // Jinja turns the line ends of a template into line feeds; the library keeps them.
+      parsed = { source, template: new Template(source.replace(/\r\n?/g, "\n")) };
+    }
     return { text: parsed.template.render(variables) };
   } catch (error) {
     return { error: error instanceof Error ? error.message : String(error) };

@@ -41,6 +41,16 @@ Deno.test("blocks on lines of their own leave no blanks or line feeds", async ()
   assertEquals(await renderChat(tokenizer, [USER, USER], options), "Hi\nHi\n<|endoftext|>!");
 });
 
+Deno.test("line ends of a template are line feeds, those of messages stay", async () => {
+  const template =
+    "{% for m in messages %}\r\n{{ m.content + 'a\r\nb' }}\r\n\rc\r\n{% endfor %}\r\n";
+  const tokenizer = await open({ "chat_template.jinja": template });
+  assertEquals(
+    await renderChat(tokenizer, [{ role: "user", content: "1\r\n2" }]),
+    "1\r\n2a\nb\n\nc\n",
+  );
+});
+
 Deno.test("the template named default is taken; its file wins over the field", async () => {
   const named = [{ name: "rag", template: "a" }, { name: "default", template: "b" }];
   const files = { "tokenizer_config.json": { chat_template: named } };
