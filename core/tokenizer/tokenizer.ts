@@ -55,7 +55,7 @@ export async function openTokenizer(
 ): Promise<Tokenizer> {
   const files = await openModelFiles(directory);
   const exists = files.has;
-  const config = await files.json("tokenizer_config.json");
+  const config = await readConfig(files);
   const common: Common = {
     files,
     config,
@@ -87,6 +87,23 @@ export async function openTokenizer(
       ],
     },
   );
+}
+
+/** `tokenizer_config.json`; older folders have a part of it in two other files, as in transformers. */
+async function readConfig({ has, json }: ModelFiles): Promise<JsonObject> {
+  const config = await json("tokenizer_config.json");
+  if (config.added_tokens_decoder !== undefined) return config;
+  const named = { ...config, ...await json("special_tokens_map.json") };
+  const extra = named.additional_special_tokens;
+  const special = new Set<unknown>(Object.values(findNamedTokens(named)));
+  for (const token of Array.isArray(extra) ? extra : []) special.add(contentOf(token));
+  // A tokenizer.json lists its added tokens itself.
+  const listed = await has("tokenizer.json") ? {} : await json("added_tokens.json");
+  const added = Object.entries(listed).map(([content, id]) => [
+    String(id),
+    { content, special: special.has(content) },
+  ]);
+  return { ...named, added_tokens_decoder: Object.fromEntries(added) };
 }
 
 async function openTokenizerJson(common: Common): Promise<Tokenizer> {
@@ -223,8 +240,12 @@ function findNamedTokens(config: JsonObject): Record<string, string> {
   const named: Record<string, string> = {};
   for (const [role, value] of Object.entries(config)) {
     if (!role.endsWith("_token")) continue;
-    const content = isObject(value) ? value.content : value;
+    const content = contentOf(value);
     if (typeof content === "string") named[role] = content;
   }
   return named;
+}
+
+function contentOf(token: unknown): unknown {
+  return isObject(token) ? token.content : token;
 }

@@ -26,7 +26,6 @@ const CONFIG = JSON.parse(Deno.readTextFileSync(`${FIXTURE}/tokenizer_config.jso
 const TEXTS = Array.from({ length: 50 }, (_, seed) => mixedText(seed));
 
 Deno.test("merges as pairs, indented and escaped files, and two-file folders give equal ids", async () => {
-  const expected = TEXTS.map((text) => openedFixture.encode(text));
   const json = fixtureJson();
   const { vocab, merges } = json.model;
   const pairs = merges.map((merge: string) => merge.split(" "));
@@ -49,11 +48,12 @@ Deno.test("merges as pairs, indented and escaped files, and two-file folders giv
     const tokenizer = await openFiles(files);
     assertEquals(tokenizer.kind, "byte-level-bpe");
     assertEquals(tokenizer.vocabSize, 512);
-    assertEquals(TEXTS.map((text) => tokenizer.encode(text)), expected);
+    assertEquals(TEXTS.map((text) => tokenizer.encode(text)), EXPECTED);
   }
 });
 
 const openedFixture = await openTokenizer(FIXTURE);
+const EXPECTED = TEXTS.map((text) => openedFixture.encode(text));
 
 Deno.test("rows of the model without token decode to nothing; ids beyond are refused", async () => {
   const tokenizer = await openFiles({
@@ -84,6 +84,29 @@ Deno.test("added tokens take white space along, are found in normalised text, an
   assertEquals(tokenizer.encode("a \u0085<mask>\n\u3000b"), [64, 512, 65]);
   assertEquals(tokenizer.encode("A\u030angström<think>"), [513, 514]);
   assertEquals(tokenizer.idOf("<think>"), 514);
+});
+
+Deno.test("older folders name special and added tokens in files of their own", async () => {
+  const { added_tokens_decoder: decoder, ...rest } = CONFIG;
+  const entries = Object.entries<{ content: string }>(decoder);
+  const older = (config: Record<string, unknown>) => ({
+    "vocab.json": fixtureJson().model.vocab,
+    "merges.txt": fixtureJson().model.merges.join("\n"),
+    "tokenizer_config.json": config,
+    "added_tokens.json": Object.fromEntries(entries.map(([id, { content }]) => [content, +id])),
+    "special_tokens_map.json": {
+      bos_token: { content: "<|im_start|>" },
+      eos_token: "<|im_end|>",
+      additional_special_tokens: ["<|object_ref_start|>"],
+    },
+  });
+  const tokenizer = await openFiles(older({ ...rest, eos_token: "<|endoftext|>" }));
+  assertEquals(TEXTS.map((text) => tokenizer.encode(text)), EXPECTED);
+  assertEquals(tokenizer.namedTokens.bos_token, "<|im_start|>");
+  assertEquals(tokenizer.namedTokens.eos_token, "<|im_end|>");
+  const text = "<|im_end|><|object_ref_start|><tool_call>";
+  assertEquals(tokenizer.decode(tokenizer.encode(text), { skipSpecial: true }), "<tool_call>");
+  assertEquals((await openFiles(older(CONFIG))).namedTokens.eos_token, CONFIG.eos_token);
 });
 
 Deno.test("other kinds of tokenizer go through the library", async () => {
