@@ -120,7 +120,9 @@ class LibraryTokenizer implements Tokenizer {
     const advance = (last: boolean) => {
       const before = this.decode(window.slice(0, shown), options);
       const now = this.decode(window, options);
-      if (!last && (now.endsWith(REPLACEMENT) || !now.startsWith(before))) return "";
+      // Without new text the window stays, as its ids are the context of the next.
+      const isOpen = now === before || now.endsWith(REPLACEMENT) || !now.startsWith(before);
+      if (!last && isOpen) return "";
       window = window.slice(shown);
       shown = window.length;
       return now.slice(before.length);

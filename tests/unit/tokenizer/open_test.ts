@@ -144,6 +144,40 @@ Deno.test("other kinds of tokenizer go through the library", async () => {
   assertEquals((await openFiles({ "tokenizer.json": json })).kind, "huggingface");
 });
 
+Deno.test("streamed text of SentencePiece keeps the blank after a special token left out", async () => {
+  const pieces = ["<unk>", "<s>", "</s>", "a", "\u2581", "\u2581a", "<0xC3>", "<0xA9>"];
+  const blanks = { content: " ", pattern: { String: "\u2581" } };
+  const sentencePiece = {
+    added_tokens: pieces.slice(0, 3).map((content, id) => ({ id, content, special: true })),
+    normalizer: null,
+    pre_tokenizer: { type: "Metaspace", replacement: "\u2581", prepend_scheme: "first" },
+    post_processor: null,
+    decoder: {
+      type: "Sequence",
+      decoders: [
+        { type: "Replace", ...blanks },
+        { type: "ByteFallback" },
+        { type: "Fuse" },
+        { type: "Strip", content: " ", start: 1, stop: 0 },
+      ],
+    },
+    model: {
+      type: "BPE",
+      unk_token: "<unk>",
+      byte_fallback: true,
+      vocab: Object.fromEntries(pieces.map((piece, id) => [piece, id])),
+      merges: ["\u2581 a"],
+    },
+  };
+  const tokenizer = await openFiles({ "tokenizer.json": sentencePiece });
+  const ids = [5, 6, 7, 2, 5, 1, 2, 4, 3];
+  for (const [skipSpecial, text] of [[true, "aé a a"], [false, "aé</s> a<s></s> a"]] as const) {
+    assertEquals(tokenizer.decode(ids, { skipSpecial }), text);
+    const decoder = tokenizer.streamDecoder({ skipSpecial });
+    assertEquals(ids.map((id) => decoder.push(id)).join("") + decoder.flush(), text);
+  }
+});
+
 Deno.test("missing and broken files are refused with the file's name", async () => {
   assertStringIncludes(await refusal({}), "neither tokenizer.json nor vocab.json and merges.txt");
   assertStringIncludes(await refusal({ "vocab.json": {} }), "vocab.json without merges.txt");
