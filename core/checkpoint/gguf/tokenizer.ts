@@ -51,13 +51,16 @@ const LLAMA3: Layout = {
   addsBos: true,
 };
 
+const QWEN2: Layout = {
+  normalizer: { type: "NFC" },
+  pre_tokenizer: split(""),
+  ignoreMerges: false,
+  addsBos: false,
+};
+
 const LAYOUTS: Readonly<Record<string, Layout>> = {
-  qwen2: {
-    normalizer: { type: "NFC" },
-    pre_tokenizer: split(""),
-    ignoreMerges: false,
-    addsBos: false,
-  },
+  qwen2: QWEN2,
+  "deepseek-r1-qwen": QWEN2,
   "llama-bpe": LLAMA3,
   llama3: LLAMA3,
   "llama-v3": LLAMA3,

@@ -9,6 +9,7 @@ import { byteLevel, mixedText, sequence, split } from "./testing.ts";
 /** Fields of `tokenizer.json` by the name that GGUF has for them. */
 const LAYOUTS: Readonly<Record<string, Record<string, unknown>>> = {
   "qwen2": {},
+  "deepseek-r1-qwen": {},
   "llama-bpe": {
     normalizer: null,
     pre_tokenizer: sequence(split(LLAMA3_PATTERN), byteLevel(false)),
