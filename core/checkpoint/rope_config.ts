@@ -44,33 +44,43 @@ function readTheta(fields: Fields): number {
   return new Fields(both, `rope_parameters" of "${fields.path}`).within("rope_theta", THETA);
 }
 
+/** Reads the scaling from either field; two that differ contradict each other. */
 function readScaling(fields: Fields, context: number): RopeScaling | undefined {
-  for (const key of ["rope_parameters", "rope_scaling"]) {
-    const json = fields.json[key] ?? {};
-    if (!isObject(json)) throw fields.error(key, "an object or null");
-    // Beside the scaling, the original context wins over that within.
-    const { original_max_position_embeddings: original } = fields.json;
-    const within = new Fields(
-      {
-        ...json,
-        ...((original ?? null) !== null && { original_max_position_embeddings: original }),
-      },
-      `${key}" of "${fields.path}`,
-    );
-    for (const place of [within, fields]) {
-      if ((place.json.partial_rotary_factor ?? 1) === 1) continue;
-      throw place.refusal("rotating a part of each head is not supported", "partial_rotary_factor");
-    }
-    const kind = json.rope_type ?? json.type ?? "default";
-    if (kind === "default") continue;
-    if (kind === "llama3") return readLlama3(within, context);
-    if (kind === "yarn") return readYarn(within, context);
-    // Other scalings change angles within the original context, too.
-    const hints = kind === "dynamic"
-      ? [`set ${key} to null to run within the original context length`]
-      : [];
-    throw fields.error(key, 'an object with rope_type "default", "llama3" or "yarn"', hints);
+  const [newer, older] = ["rope_parameters", "rope_scaling"]
+    .map((key) => readScalingOf(key, fields, context));
+  if (newer && older && JSON.stringify(newer) !== JSON.stringify(older)) {
+    throw fields.refusal("rope_parameters states another scaling", "rope_scaling", [
+      "remove one of the two",
+    ]);
   }
+  return newer ?? older;
+}
+
+function readScalingOf(key: string, fields: Fields, context: number): RopeScaling | undefined {
+  const json = fields.json[key] ?? {};
+  if (!isObject(json)) throw fields.error(key, "an object or null");
+  // Beside the scaling, the original context wins over that within.
+  const { original_max_position_embeddings: original } = fields.json;
+  const within = new Fields(
+    {
+      ...json,
+      ...((original ?? null) !== null && { original_max_position_embeddings: original }),
+    },
+    `${key}" of "${fields.path}`,
+  );
+  for (const place of [within, fields]) {
+    if ((place.json.partial_rotary_factor ?? 1) === 1) continue;
+    throw place.refusal("rotating a part of each head is not supported", "partial_rotary_factor");
+  }
+  const kind = json.rope_type ?? json.type ?? "default";
+  if (kind === "default") return undefined;
+  if (kind === "llama3") return readLlama3(within, context);
+  if (kind === "yarn") return readYarn(within, context);
+  // Other scalings change angles within the original context, too.
+  const hints = kind === "dynamic"
+    ? [`set ${key} to null to run within the original context length`]
+    : [];
+  throw fields.error(key, 'an object with rope_type "default", "llama3" or "yarn"', hints);
 }
 
 function readLlama3(fields: Fields, context: number): RopeScaling {

@@ -141,6 +141,19 @@ Deno.test("an original context beside the scaling wins over that within, as in t
   assertEquals([original(undefined, 256), original(512, 256)], [256, 256]);
 });
 
+Deno.test("two fields with scalings must state the same", async () => {
+  const yarn = { type: "yarn", factor: 4, original_max_position_embeddings: 512 };
+  const parse = parserOf({ model_type: "qwen2", rope_scaling: yarn });
+  const factorBeside = (others: Record<string, unknown>) => {
+    const { ropeTheta, ropeScaling } = parse({ rope_parameters: { rope_theta: 1e6, ...others } });
+    return [ropeTheta, ropeScaling?.factor];
+  };
+  assertEquals(factorBeside({ rope_type: "default" }), [1e6, 4]);
+  assertEquals(factorBeside({ ...yarn, rope_type: "yarn" }), [1e6, 4]);
+  const { message } = await userError(() => factorBeside({ ...yarn, factor: 2 }));
+  assertStringIncludes(message, "rope_parameters states another scaling: rope_scaling is");
+});
+
 Deno.test("only a scaling that begins beyond the original context may be set to null", async () => {
   const hints = async (type: string) => {
     const parse = parserOf({ model_type: "llama", rope_scaling: { type, factor: 4 } });
