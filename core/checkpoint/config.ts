@@ -61,6 +61,9 @@ const CONVERSION_KEYS = [
   QUANTIZATION_KEY,
 ];
 
+/** Keys about quantized weights: of transformers, MLX and the first compressed-tensors. */
+const QUANTIZATION_KEYS = [QUANTIZATION_KEY, "quantization", "compression_config"];
+
 /** Prefix by which transformers finds the official code when no copy lies in the folder. */
 const HUB_CODE = "ParScale/ParScale-1.8B-P8--";
 
@@ -144,8 +147,9 @@ function refuseUnsupported(fields: Fields): void {
       throw fields.refusal("mixture-of-experts models are not supported", key);
     }
   }
-  if (isForeignQuantization(json)) {
-    throw fields.refusal("quantized weights are not supported", "quantization_config", [
+  for (const key of QUANTIZATION_KEYS) {
+    if (!isForeignQuantization(json[key])) continue;
+    throw fields.refusal("quantized weights are not supported", key, [
       "use the checkpoint this one was quantized from",
     ]);
   }

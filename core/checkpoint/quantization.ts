@@ -53,9 +53,8 @@ export interface QuantizedMatrices extends QuantizationScheme {
   readonly names: ReadonlySet<string>;
 }
 
-/** Returns whether weights are quantized in another way than ours. */
-export function isForeignQuantization(json: JsonObject): boolean {
-  const value = json[QUANTIZATION_KEY];
+/** Returns whether an entry of `config.json` tells of weights quantized in another way than ours. */
+export function isForeignQuantization(value: unknown): boolean {
   if (value === undefined || value === null) return false;
   return !isObject(value) || value.quant_method !== METHOD;
 }

@@ -216,6 +216,8 @@ Deno.test("config values that would be computed wrongly are refused by name", as
     [{ parscale_n: 4 }, "parscale_n"],
     [{ parscale_attn_smooth: 2 }, "parscale_attn_smooth"],
     [{ quantization_config: {} }, "quantization_config"],
+    [{ quantization: { group_size: 64, bits: 4 } }, "weights are not supported: quantization is"],
+    [{ compression_config: { format: "pack-quantized" } }, "compression_config"],
     [{ eos_token_id: "end" }, "eos_token_id"],
   ];
   const heads = { num_attention_heads: 4, num_key_value_heads: 2 };
