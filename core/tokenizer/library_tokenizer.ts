@@ -52,8 +52,21 @@ export async function openLibraryTokenizer(parts: LibraryTokenizerParts): Promis
   const complete = { normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
   const config = { clean_up_tokenization_spaces: false, ...parts.config };
   const build = (added: readonly AddedToken[]) =>
-    guard(info, "open", () => new Tokenizer({ ...complete, ...json, added_tokens: added }, config));
+    guard(info, "open", () => {
+      const library = new Tokenizer({ ...complete, ...json, added_tokens: added }, config);
+      keepByteOrderMarks(library.decoder);
+      return library;
+    });
   return new LibraryTokenizer(build, parts);
+}
+
+/** Has U+FEFF decoded from tokens of single bytes like any character, which the library drops. */
+function keepByteOrderMarks(decoder: Library["decoder"]): void {
+  if (!decoder) return;
+  const { decoders } = decoder as { decoders?: typeof decoder[] };
+  for (const part of decoders ?? [decoder]) {
+    if ("text_decoder" in part) part.text_decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  }
 }
 
 class LibraryTokenizer implements Tokenizer {

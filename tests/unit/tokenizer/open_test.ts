@@ -144,8 +144,9 @@ Deno.test("other kinds of tokenizer go through the library", async () => {
   assertEquals((await openFiles({ "tokenizer.json": json })).kind, "huggingface");
 });
 
-Deno.test("streamed text of SentencePiece keeps the blank after a special token left out", async () => {
+Deno.test("streamed text of SentencePiece is that of all ids", async () => {
   const pieces = ["<unk>", "<s>", "</s>", "a", "\u2581", "\u2581a", "<0xC3>", "<0xA9>"];
+  pieces.push("<0xEF>", "<0xBB>", "<0xBF>");
   const blanks = { content: " ", pattern: { String: "\u2581" } };
   const sentencePiece = {
     added_tokens: pieces.slice(0, 3).map((content, id) => ({ id, content, special: true })),
@@ -170,12 +171,14 @@ Deno.test("streamed text of SentencePiece keeps the blank after a special token 
     },
   };
   const tokenizer = await openFiles({ "tokenizer.json": sentencePiece });
-  const ids = [5, 6, 7, 2, 5, 1, 2, 4, 3];
-  for (const [skipSpecial, text] of [[true, "aé a a"], [false, "aé</s> a<s></s> a"]] as const) {
+  const ids = [5, 6, 7, 8, 9, 10, 2, 5, 1, 2, 4, 3];
+  const cases = [[true, "aé\ufeff a a"], [false, "aé\ufeff</s> a<s></s> a"]] as const;
+  for (const [skipSpecial, text] of cases) {
     assertEquals(tokenizer.decode(ids, { skipSpecial }), text);
     const decoder = tokenizer.streamDecoder({ skipSpecial });
     assertEquals(ids.map((id) => decoder.push(id)).join("") + decoder.flush(), text);
   }
+  assertEquals(tokenizer.decode(tokenizer.encode("\ufeffé\ufeff")), "\ufeffé\ufeff");
 });
 
 Deno.test("missing and broken files are refused with the file's name", async () => {
