@@ -22,16 +22,10 @@ const SELECTION: Readonly<Record<string, readonly string[]>> = {
   "cli/cost_test.ts": ["models: a folder", "hardware: flags count", "the figure", "--measured"],
   "cli/doctor_test.ts": ["a healthy machine", "--traits"],
   "long/eval_code_test.ts": ["a greedy answer"],
-  "cli/generate_test.ts": [
-    "greedy rows",
-    "table, json, csv",
-    "beams: golden",
-    "--json-schema",
-    "messages and --chat",
-  ],
+  "cli/generate_test.ts": ["greedy rows", "--json-schema", "messages and --chat"],
   "cli/quantize_test.ts": ["a quantized folder generates"],
-  "cli/hub_test.ts": ["a download fills", "a transfer that breaks off", "two processes share"],
-  "cli/train_data_test.ts": ["text is the same", "a plain text file", "stdin holds"],
+  "cli/hub_test.ts": ["a download fills"],
+  "cli/train_data_test.ts": ["text is the same", "a plain text file"],
 };
 
 /** Room for the base: Deno's documentation puts a program with nothing in it at about 70 MB. */
