@@ -21,8 +21,6 @@ export interface EncodedPrompt {
 
 export class Choice {
   readonly index: number;
-  readonly model: ServedModel;
-  readonly prompt: EncodedPrompt;
   readonly generation: GenerationRequest;
   cachedTokens = 0;
   finishReason: Delta["finishReason"] = null;
@@ -32,9 +30,9 @@ export class Choice {
   readonly #stream: CompletionStream;
 
   constructor(
-    model: ServedModel,
+    readonly model: ServedModel,
     request: ServeRequest,
-    prompt: EncodedPrompt,
+    readonly prompt: EncodedPrompt,
     { index, seed, constraint, parser }: {
       /** Position in the response, and random stream of the seed. */
       readonly index: number;
@@ -44,8 +42,6 @@ export class Choice {
     },
   ) {
     this.index = index;
-    this.model = model;
-    this.prompt = prompt;
     this.#echo = request.echo;
     this.#parser = parser;
     this.#stream = new CompletionStream(model.session.tokenizer, request.stop);

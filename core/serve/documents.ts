@@ -6,18 +6,16 @@ import type { ServeRequest } from "./request.ts";
 
 /** Builds the documents of one response. */
 export class Documents {
-  readonly #request: ServeRequest;
-  readonly #model: string;
-  readonly #streams: number;
   readonly #id: string;
   readonly #created = Math.floor(Date.now() / 1000);
   readonly #logprobs = new Map<Choice, CompletionLogprobs>();
   readonly #greeted = new Set<Choice>();
 
-  constructor(request: ServeRequest, model: string, streams: number) {
-    this.#request = request;
-    this.#model = model;
-    this.#streams = streams;
+  constructor(
+    private readonly request: ServeRequest,
+    private readonly model: string,
+    private readonly streams: number,
+  ) {
     const prefix = request.kind === "chat" ? "chatcmpl" : "cmpl";
     this.#id = `${prefix}-${crypto.randomUUID().replaceAll("-", "")}`;
   }
@@ -62,16 +60,16 @@ export class Documents {
 
   /** Facts about the answer as a whole. */
   get #parscale() {
-    return { streams: this.#streams };
+    return { streams: this.streams };
   }
 
   get #isChat(): boolean {
-    return this.#request.kind === "chat";
+    return this.request.kind === "chat";
   }
 
   /** True if tokens are sent even before their text is certain. */
   get #showsTokens(): boolean {
-    return this.#request.topLogprobs !== undefined || this.#request.weights;
+    return this.request.topLogprobs !== undefined || this.request.weights;
   }
 
   #head(object: string) {
@@ -79,14 +77,14 @@ export class Documents {
       id: this.#id,
       object,
       created: this.#created,
-      model: this.#model,
+      model: this.model,
       system_fingerprint: null,
     };
   }
 
   #chunkOf(choices: readonly unknown[], usage: ReturnType<typeof usageOf> | null) {
     const head = this.#head(this.#isChat ? "chat.completion.chunk" : "text_completion");
-    return this.#request.includeUsage ? { ...head, choices, usage } : { ...head, choices };
+    return this.request.includeUsage ? { ...head, choices, usage } : { ...head, choices };
   }
 
   #choice(choice: Choice, { tokens, finishReason }: Delta, fields: object) {
@@ -96,14 +94,12 @@ export class Documents {
       ...fields,
       logprobs: this.#logprobsOf(choice, tokens),
       finish_reason: finishReason,
-      ...(this.#request.weights
-        ? { parscale: streamWeights(tokenizer, this.#streams, tokens) }
-        : {}),
+      ...(this.request.weights ? { parscale: streamWeights(tokenizer, this.streams, tokens) } : {}),
     };
   }
 
   #logprobsOf(choice: Choice, tokens: Delta["tokens"]) {
-    if (this.#request.topLogprobs === undefined) return null;
+    if (this.request.topLogprobs === undefined) return null;
     const { tokenizer } = choice.model.session;
     if (this.#isChat) return tokens.length > 0 ? chatLogprobs(tokenizer, tokens) : null;
     const lists = this.#logprobs.get(choice) ?? new CompletionLogprobs(tokenizer);

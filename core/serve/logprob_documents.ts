@@ -5,18 +5,16 @@ import type { CompletionToken } from "../session/stream.ts";
 
 /** Lists of `/v1/completions`; equal lengths. Those of a stream continue each other. */
 export class CompletionLogprobs {
-  readonly #tokenizer: Tokenizer;
   readonly #decoder: ReturnType<Tokenizer["streamDecoder"]>;
   #offset = 0;
 
-  constructor(tokenizer: Tokenizer) {
-    this.#tokenizer = tokenizer;
+  constructor(private readonly tokenizer: Tokenizer) {
     this.#decoder = tokenizer.streamDecoder();
   }
 
   /** The lists for the tokens that come next. The first token of a text has no log-probability. */
   document(tokens: readonly CompletionToken[]) {
-    const textOf = (id: number) => this.#tokenizer.decode([id]);
+    const textOf = (id: number) => this.tokenizer.decode([id]);
     return {
       tokens: tokens.map(({ id }) => textOf(id)),
       token_logprobs: tokens.map(({ logprobs }) => logprobs?.logprob ?? null),

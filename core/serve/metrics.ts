@@ -149,20 +149,18 @@ function textOf(labels: Labels): string {
 
 /** Counts and times the events of a choice, from its start on. */
 export class ChoiceMetrics {
-  readonly #metrics: Metrics;
   readonly #labels: { readonly model: string };
   readonly #began = performance.now();
   /** When the newest token came. */
   #lastToken: number | undefined;
 
-  constructor(metrics: Metrics, model: string) {
-    this.#metrics = metrics;
+  constructor(private readonly metrics: Metrics, model: string) {
     this.#labels = { model };
   }
 
   /** Takes the next event. */
   hear(event: SchedulerEvent): void {
-    const metrics = this.#metrics, labels = this.#labels;
+    const metrics = this.metrics, labels = this.#labels;
     const now = performance.now();
     const seconds = (now - this.#began) / 1000;
     if (event.kind === "prefilled") {

@@ -20,20 +20,17 @@ export interface RequestRecord {
 export class Recorder {
   /** Set by a response that continues after its head, and then ends the record itself. */
   isStreaming = false;
-  readonly #method: string;
-  readonly #path: string;
-  readonly #take: (record: RequestRecord) => void;
   readonly #began = performance.now();
   #model: ServedModel | undefined;
   #choices: readonly Choice[] = [];
   #firstTokenMs: number | undefined;
   #isOver = false;
 
-  constructor(method: string, path: string, take: (record: RequestRecord) => void) {
-    this.#method = method;
-    this.#path = path;
-    this.#take = take;
-  }
+  constructor(
+    private readonly method: string,
+    private readonly path: string,
+    private readonly take: (record: RequestRecord) => void,
+  ) {}
 
   /** Names the choices that are computed. */
   start(model: ServedModel, choices: readonly Choice[]): void {
@@ -52,9 +49,9 @@ export class Recorder {
     this.#isOver = true;
     const sum = (values: Iterable<number>) => [...values].reduce((a, b) => a + b, 0);
     const prompts = new Set(this.#choices.map(({ prompt }) => prompt));
-    this.#take({
-      method: this.#method,
-      path: this.#path,
+    this.take({
+      method: this.method,
+      path: this.path,
       status,
       model: this.#model?.name,
       streams: this.#model?.session.config.streams,

@@ -7,7 +7,7 @@
  */
 import { setImmediate } from "node:timers";
 import type { GenerationRequest, SchedulerEvent } from "../generate/request.ts";
-import { Scheduler, type SchedulerOptions } from "../generate/scheduler.ts";
+import { Scheduler } from "../generate/scheduler.ts";
 import { hasStreamWeights } from "../model/config.ts";
 import type { Session } from "../session/session.ts";
 import { show } from "../base/files.ts";
@@ -73,7 +73,6 @@ export class Service implements Disposable {
   readonly metrics = new Metrics();
   readonly created = Math.floor(Date.now() / 1000);
   readonly byLoad: StreamsByLoad;
-  readonly #options: ServiceOptions;
   readonly #models = new Map<string, Hosted>();
   readonly #running = new Map<number, Running>();
   #state: "loading" | "ready" | "draining" = "loading";
@@ -83,8 +82,7 @@ export class Service implements Disposable {
   #isStopped = false;
   #wake: () => void = () => {};
 
-  constructor(options: ServiceOptions) {
-    this.#options = options;
+  constructor(private readonly options: ServiceOptions) {
     this.byLoad = new StreamsByLoad(options);
   }
 
@@ -147,7 +145,7 @@ export class Service implements Disposable {
 
   /** Streams of a request that names a model and no number: an adapter's name is a number, too. */
   defaultStreams(model: ServedModel): number | "auto" {
-    return model.parent === null && this.#options.streams || streamsOf(model);
+    return model.parent === null && this.options.streams || streamsOf(model);
   }
 
   /**
@@ -183,7 +181,7 @@ export class Service implements Disposable {
   /** Reserves places for `choices` choices. @throws {ApiError} 429 when the queue is full */
   accept(choices: number): Job {
     this.requireReady();
-    const room = this.#options.maxBatch + this.#options.maxQueue;
+    const room = this.options.maxBatch + this.options.maxQueue;
     if (choices > room) {
       throw badField("n", `${choices} choices exceed the ${room} that this server takes at once`);
     }
@@ -248,7 +246,7 @@ export class Service implements Disposable {
       const { running, waiting } = scheduler;
       this.metrics.set("num_requests_running", { model }, running);
       this.metrics.set("num_requests_waiting", { model }, waiting);
-      this.metrics.set("kv_cache_usage_perc", { model }, running / this.#options.maxBatch);
+      this.metrics.set("kv_cache_usage_perc", { model }, running / this.options.maxBatch);
     }
     const available = [...new Set(this.models.map(streamsOf))];
     if (available.length > 1) {
@@ -275,7 +273,7 @@ export class Service implements Disposable {
   /** One decode step of every model without debt: deficit round robin with the target as quantum. */
   async #decode(all: readonly Hosted[]): Promise<void> {
     const debts = all.filter(({ scheduler }) => scheduler.decoding > 0).map(({ debtMs }) => debtMs);
-    const madeUp = Math.max(this.#options.targets.tpotMs, Math.min(...debts));
+    const madeUp = Math.max(this.options.targets.tpotMs, Math.min(...debts));
     for (const hosted of all) {
       const batch = hosted.scheduler.decoding;
       hosted.debtMs = batch > 0 ? Math.max(0, hosted.debtMs - madeUp) : 0;
@@ -299,14 +297,13 @@ export class Service implements Disposable {
   }
 
   #schedulerOf({ session: { engine } }: ServedModel): Scheduler {
-    const { maxBatch: batch, prefixCacheBytes } = this.#options;
-    const options: SchedulerOptions = {
+    const { maxBatch: batch, prefixCacheBytes } = this.options;
+    return new Scheduler(engine, {
       batch,
       prefixCacheBytes,
       keepsAnswers: prefixCacheBytes > 0,
       adaptsChunks: true,
-    };
-    return new Scheduler(engine, options);
+    });
   }
 
   #prefillingModel(all: readonly Hosted[]): Hosted | undefined {
@@ -349,35 +346,30 @@ export class Service implements Disposable {
 
 /** The choices of one HTTP request. Dispose of it when the response is over, however it ended. */
 export class Job implements Disposable {
-  readonly #service: Service;
   readonly #indices: number[] = [];
-  /** Choices whose room is still taken. */
-  #left: number;
 
-  constructor(service: Service, choices: number) {
-    this.#service = service;
-    this.#left = choices;
-  }
+  /** `left` counts the choices whose room is still taken. */
+  constructor(private readonly service: Service, private left: number) {}
 
   /** Starts the next choice. */
   start(model: ServedModel, request: GenerationRequest, listener: Listener): void {
-    this.#indices.push(this.#service.start(this, model, request, listener));
+    this.#indices.push(this.service.start(this, model, request, listener));
   }
 
   /** Prompt tokens of the first choice that are in the cache. */
   get progress(): number {
-    return this.#service.progressOf(this.#indices[0] ?? -1);
+    return this.service.progressOf(this.#indices[0] ?? -1);
   }
 
   /** One choice has ended. */
   ended(): void {
-    this.#left--;
-    this.#service.release(1);
+    this.left--;
+    this.service.release(1);
   }
 
   [Symbol.dispose](): void {
-    for (const index of this.#indices.splice(0)) this.#service.cancel(index);
-    this.#service.release(this.#left);
-    this.#left = 0;
+    for (const index of this.#indices.splice(0)) this.service.cancel(index);
+    this.service.release(this.left);
+    this.left = 0;
   }
 }

@@ -48,9 +48,6 @@ const ITERATIONS = 16;
 const CHUNK_MS = 250;
 
 export class StreamsByLoad {
-  readonly #targets: Targets;
-  readonly #maxBatch: number;
-  readonly #now: () => number;
   /** By streams, then batch. */
   readonly #steps = new Map<number, Map<number, Entry>>();
   /** Milliseconds per prompt token, by streams. */
@@ -63,11 +60,7 @@ export class StreamsByLoad {
   #gapMs = Infinity;
   #lastArrival = -Infinity;
 
-  constructor({ targets, maxBatch, now = () => performance.now() }: StreamsOptions) {
-    this.#targets = targets;
-    this.#maxBatch = maxBatch;
-    this.#now = now;
-  }
+  constructor(private readonly options: StreamsOptions) {}
 
   /** Takes the time of a decode step. */
   observe(streams: number, batch: number, ms: number): void {
@@ -94,10 +87,10 @@ export class StreamsByLoad {
 
   /** Counts a request that comes to this load. */
   arrive(load: ReadonlyMap<number, Load>): void {
-    const now = this.#now();
+    const now = this.options.now?.() ?? performance.now();
     let found = 0;
     for (const [streams, { sequences }] of load) {
-      const batch = Math.min(sequences, this.#maxBatch);
+      const batch = Math.min(sequences, this.options.maxBatch);
       if (batch > 0) found += batch / (this.stepMs(streams, batch) || Infinity);
     }
     const gapMs = now - this.#lastArrival;
@@ -138,7 +131,7 @@ export class StreamsByLoad {
   #fits(streams: number, wanted: Load, load: ReadonlyMap<number, Load>): boolean {
     const own = (load.get(streams)?.sequences ?? 0) + wanted.sequences;
     // More would have to wait for the end of other answers.
-    if (own > this.#maxBatch) return false;
+    if (own > this.options.maxBatch) return false;
     let roundMs = 0, present = 0;
     const ownPrefillMs = wanted.promptTokens * this.#prefillMs(streams);
     let prefillMs = ownPrefillMs;
@@ -146,13 +139,13 @@ export class StreamsByLoad {
       present += others;
       prefillMs += promptTokens * this.#prefillMs(other);
       if (other === streams || others === 0) continue;
-      roundMs += this.stepMs(other, Math.min(others, this.#maxBatch));
+      roundMs += this.stepMs(other, Math.min(others, this.options.maxBatch));
     }
     // The part of the time that is left for steps if all prompts are such.
     const decoding = Math.max(0.01, 1 - ownPrefillMs / this.#gapMs);
     roundMs += this.stepMs(streams, this.#expectedBatch(streams, own, present, decoding));
     const firstMs = prefillMs + roundMs * (1 + prefillMs / CHUNK_MS);
-    return roundMs <= this.#targets.tpotMs && firstMs <= this.#targets.ttftMs;
+    return roundMs <= this.options.targets.tpotMs && firstMs <= this.options.targets.ttftMs;
   }
 
   /**
@@ -163,7 +156,7 @@ export class StreamsByLoad {
     let batch = own;
     for (let i = 0; i < ITERATIONS; i++) {
       const others = Math.max(0, this.#found * this.stepMs(streams, batch) / decoding - present);
-      batch = Math.min(own + others, this.#maxBatch);
+      batch = Math.min(own + others, this.options.maxBatch);
     }
     return batch;
   }

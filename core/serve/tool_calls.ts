@@ -24,9 +24,11 @@ export interface ParsedText {
   readonly calls: readonly ToolCallDelta[];
 }
 
+/** Beginning of a call up to its arguments. */
+const HEAD =
+  /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=[\[{])/;
+
 export class ToolCallParser {
-  readonly #format: ToolFormat;
-  readonly #head: RegExp;
   /** Calls so far. */
   count = 0;
   /** Text that is not decided yet. */
@@ -38,11 +40,7 @@ export class ToolCallParser {
   #text = "";
   #calls: ToolCallDelta[] = [];
 
-  constructor(format: ToolFormat) {
-    this.#format = format;
-    const name = String.raw`\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")`;
-    this.#head = new RegExp(String.raw`^${name}\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=[\[{])`);
-  }
+  constructor(private readonly format: ToolFormat) {}
 
   /** Takes text; returns what is certain by it. */
   push(text: string): ParsedText {
@@ -54,7 +52,7 @@ export class ToolCallParser {
   /** Returns what was held back at the end of an answer. */
   end(): ParsedText {
     if (this.#isCall && !this.#value && !this.#readWhole(this.#held)) {
-      this.#text += this.#format.trigger + this.#held;
+      this.#text += this.format.trigger + this.#held;
     } else if (!this.#isCall) this.#text += this.#held;
     this.#held = "";
     return this.#take();
@@ -70,7 +68,7 @@ export class ToolCallParser {
 
   /** Text up to the next call; whether there may be more to read. */
   #readText(): boolean {
-    const { trigger, separator } = this.#format;
+    const { trigger, separator } = this.format;
     if (trigger === "") {
       const start = this.count > 0 ? this.#held.replace(separator.trim(), "") : this.#held;
       if (!this.#hasText && /^\s*\{/.test(start)) {
@@ -97,9 +95,9 @@ export class ToolCallParser {
 
   /** The call under way; whether there may be more to read. */
   #readCall(): boolean {
-    const { end } = this.#format;
+    const { end } = this.format;
     if (!this.#value) {
-      const head = this.#head.exec(this.#held);
+      const head = HEAD.exec(this.#held);
       const name = head ? parsed(head[1]!) : undefined;
       if (!head || typeof name !== "string") return this.#readUnordered();
       this.#begin(name);
@@ -122,7 +120,7 @@ export class ToolCallParser {
 
   /** A call that is not written in the usual order is read when it is whole. */
   #readUnordered(): boolean {
-    const { trigger, end } = this.#format;
+    const { trigger, end } = this.format;
     if (end === "") return false;
     const at = this.#held.indexOf(end);
     if (at < 0) return false;

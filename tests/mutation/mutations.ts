@@ -34,14 +34,14 @@ core/generate/prefix_cache.ts by unit/generate/prefix_cache_test.ts
   a whole prompt counts as shared: tokens.length - 1; → tokens.length;
 
 core/serve/service.ts by device/serve/service_test.ts
-  slots of a client that left stay taken: this.#service.release(this.#left); →
-  choices of a client that left continue: this.#service.cancel(index); →
+  slots of a client that left stay taken: this.service.release(this.left); →
+  choices of a client that left continue: this.service.cancel(index); →
   a scheduler continues after a failure of the engine: hosted.scheduler = this.#schedulerOf(hosted.model); →
   a slow step has no debt: hosted.debtMs = performance.now() - began; →
 
 core/serve/streams_by_load.ts by unit/serve/streams_by_load_test.ts
   the fewest streams that keep the targets: toSorted((a, b) => b - a);\n    return → toSorted((a, b) => a - b);\n    return
-  sequences with other streams take no time:       roundMs += this.stepMs(other, Math.min(others, this.#maxBatch));\n →
+  sequences with other streams take no time:       roundMs += this.stepMs(other, Math.min(others, this.options.maxBatch));\n →
   a lull counts at once: Math.max(ARRIVAL_WEIGHT, 1 - Math.exp(-gapMs / MEMORY_MS)) → 1
   a load is never forgotten: Math.max(ARRIVAL_WEIGHT, 1 - Math.exp(-gapMs / MEMORY_MS)) → ARRIVAL_WEIGHT
   prompts of others take no time: Math.max(0.01, 1 - ownPrefillMs / this.#gapMs) → 1
@@ -278,7 +278,7 @@ core/base/dtype.ts by unit/checkpoint/open_test.ts
 core/serve/tool_calls.ts by unit/serve/tool_calls_test.ts
   brackets in texts count: else if (this.#inString) → else if (false)
   a mark that is cut is sent at once: length + before.length → before.length
-  a cut call is lost: this.#format.trigger + this.#held → this.#format.trigger
+  a cut call is lost: this.format.trigger + this.#held → this.format.trigger
 
 core/grammar/source.ts by device/generate/json_schema_test.ts
   keywords that no grammar enforces pass: UNSUPPORTED.has(keyword) → false
