@@ -3,13 +3,6 @@ import type { SchedulerEvent } from "../generate/request.ts";
 
 type Labels = Readonly<Record<string, string>>;
 
-interface Metric {
-  readonly type: "counter" | "gauge";
-  readonly help: string;
-  /** By the label text. */
-  readonly values: Map<string, number>;
-}
-
 /** Observations of one metric with the same labels. */
 interface Histogram {
   readonly labels: Labels;
@@ -51,41 +44,29 @@ const GAUGES = {
 
 /** All metrics of a server. */
 export class Metrics {
-  readonly #metrics = new Map<string, Metric>();
   /** By metric, then label text. */
-  readonly #histograms = new Map<string, Map<string, Histogram>>();
+  readonly #values = mapsFor<number>({ ...GAUGES, ...COUNTERS });
+  readonly #histograms = mapsFor<Histogram>(HISTOGRAMS);
   readonly #weights = new Map<string, { count: number; sums: Float64Array }>();
-
-  constructor() {
-    const declare = (table: Readonly<Record<string, string>>, type: Metric["type"]) => {
-      for (const [name, help] of Object.entries(table)) {
-        this.#metrics.set(name, { type, help, values: new Map() });
-      }
-    };
-    declare(GAUGES, "gauge");
-    declare(COUNTERS, "counter");
-    for (const name of Object.keys(HISTOGRAMS)) this.#histograms.set(name, new Map());
-  }
 
   /** Adds to a counter. */
   count(name: keyof typeof COUNTERS, labels: Labels, by = 1): void {
-    this.#add(name, textOf(labels), by);
+    const values = this.#values.get(name)!, key = textOf(labels);
+    values.set(key, (values.get(key) ?? 0) + by);
   }
 
   /** Sets a gauge. */
   set(name: keyof typeof GAUGES, labels: Labels, value: number): void {
-    this.#metrics.get(name)!.values.set(textOf(labels), value);
+    this.#values.get(name)!.set(textOf(labels), value);
   }
 
   /** Adds a duration to a histogram. */
   observe(name: keyof typeof HISTOGRAMS, labels: Labels, seconds: number): void {
     const byLabels = this.#histograms.get(name)!;
     const key = textOf(labels);
-    let known = byLabels.get(key);
-    if (!known) {
-      known = { labels, counts: new Float64Array(SECONDS.length + 1), sum: 0 };
-      byLabels.set(key, known);
-    }
+    const known = byLabels.get(key) ??
+      { labels, counts: new Float64Array(SECONDS.length + 1), sum: 0 };
+    byLabels.set(key, known);
     const bucket = SECONDS.findIndex((bound) => seconds <= bound);
     known.counts[bucket < 0 ? SECONDS.length : bucket]!++;
     known.sum += seconds;
@@ -105,27 +86,29 @@ export class Metrics {
 
   /** The document of `/metrics`. */
   text(): string {
-    const simple = [...this.#metrics].map(([name, { type, help, values }]) => {
-      const lines = [...values].map(([labels, value]) => `${PREFIX}${name}${labels} ${value}\n`);
-      return headOf(name, type, help) + lines.join("");
-    });
-    const histograms = Object.entries(HISTOGRAMS).map(([name, help]) => {
-      const lines = [...this.#histograms.get(name)!.values()].map((one) =>
-        histogramText(name, one)
+    const linesOf = (name: string) =>
+      this.#values.get(name)!.entries().map(([labels, value]) =>
+        `${PREFIX}${name}${labels} ${value}\n`
       );
-      return headOf(name, "histogram", help) + lines.join("");
-    });
-    return [...simple, ...histograms].join("");
-  }
-
-  #add(name: string, labels: string, by: number): void {
-    const { values } = this.#metrics.get(name)!;
-    values.set(labels, (values.get(labels) ?? 0) + by);
+    const histogramsOf = (name: string) =>
+      this.#histograms.get(name)!.values().map((one) => histogramText(name, one));
+    return sectionText("gauge", GAUGES, linesOf) + sectionText("counter", COUNTERS, linesOf) +
+      sectionText("histogram", HISTOGRAMS, histogramsOf);
   }
 }
 
-function headOf(name: string, type: string, help: string): string {
-  return `# HELP ${PREFIX}${name} ${help}\n# TYPE ${PREFIX}${name} ${type}\n`;
+type Table = Readonly<Record<string, string>>;
+
+function mapsFor<V>(table: Table): ReadonlyMap<string, Map<string, V>> {
+  return new Map(Object.keys(table).map((name) => [name, new Map()]));
+}
+
+/** The metrics of a table, each under its help. */
+function sectionText(type: string, table: Table, linesOf: (name: string) => Iterable<string>) {
+  return Object.entries(table).map(([name, help]) => {
+    const head = `# HELP ${PREFIX}${name} ${help}\n# TYPE ${PREFIX}${name} ${type}\n`;
+    return head + [...linesOf(name)].join("");
+  }).join("");
 }
 
 function histogramText(name: string, { labels, counts, sum }: Histogram): string {
