@@ -38,19 +38,17 @@ interface InFlightStep {
 type OnEnd = (sequence: Sequence, cache: KvCache, row: number) => void;
 
 export class Batch implements Disposable {
-  readonly #engine: Engine;
-  readonly #size: number;
-  readonly #onEnd: OnEnd;
   /** At most `size`; fewer while there is less to do, since every row costs time, used or not. */
   #rows: (Sequence | undefined)[];
   #cache: KvCache | undefined;
   #ahead: InFlightStep | undefined;
 
   /** Decodes up to `size` sequences at a time. */
-  constructor(engine: Engine, size: number, onEnd: OnEnd = () => {}) {
-    this.#engine = engine;
-    this.#size = size;
-    this.#onEnd = onEnd;
+  constructor(
+    private readonly engine: Engine,
+    private readonly size: number,
+    private readonly onEnd: OnEnd,
+  ) {
     this.#rows = new Array(size).fill(undefined);
   }
 
@@ -66,10 +64,6 @@ export class Batch implements Disposable {
   /** Number of sequences under way. */
   get occupied(): number {
     return this.sequences.length;
-  }
-
-  get isEmpty(): boolean {
-    return this.#rows.every((sequence) => sequence === undefined);
   }
 
   /** Frees the row of a request before the next step; false when it has none. */
@@ -110,7 +104,7 @@ export class Batch implements Disposable {
       yield { kind: "token", index, ...choice };
       if (!reason || !isOpen(sequence)) continue;
       const row = this.#rows.indexOf(sequence);
-      this.#onEnd(sequence, this.#cache!, row);
+      this.onEnd(sequence, this.#cache!, row);
       this.#rows[row] = undefined;
       yield { kind: "done", index, reason };
     }
@@ -118,7 +112,7 @@ export class Batch implements Disposable {
 
   /** Returns whether the next step can be issued now: for the same rows, by tokens on the device. */
   #goesOnAfter({ cache, rows }: InFlightStep): boolean {
-    const { device } = this.#engine;
+    const { device } = this.engine;
     return this.#isAsynchronous(rows) && cache === this.#cache && !this.#isSparse &&
       rows.every((sequence, b) => sequence === this.#rows[b]) &&
       rows.some((sequence) => sequence && hasMore(sequence)) &&
@@ -140,17 +134,17 @@ export class Batch implements Disposable {
     const sampling = () => rows.flatMap((sequence) => numbersOf(sequence?.request));
     if (this.#isAsynchronous(rows)) {
       const given = after ? {} : { ids };
-      const wait = await this.#engine.sample(cache, { ...given, start, sampling: sampling() });
+      const wait = await this.engine.sample(cache, { ...given, start, sampling: sampling() });
       return {
         cache,
         rows,
         choices: () => ((tokens) => (b: number) => ({ token: checked(tokens[b]!) }))(wait()),
       };
     }
-    const { config, device } = this.#engine;
+    const { config, device } = this.engine;
     const requests = rows.flatMap((sequence) => sequence ? [sequence.request] : []);
     const options = headFor(device, requests);
-    const outputs = await this.#engine.forward(cache, {
+    const outputs = await this.engine.forward(cache, {
       ids: ids.map((id) => [id]),
       start,
       select: rows.map((_, b) => b),
@@ -161,7 +155,7 @@ export class Batch implements Disposable {
 
   /** Returns whether the device chooses the tokens of all these, and tokens are all that is asked for. */
   #isAsynchronous(rows: readonly (Sequence | undefined)[]): boolean {
-    return this.#engine.device.traits.samplesTokens &&
+    return this.engine.device.traits.samplesTokens &&
       !rows.some((row) => row && (needsLogits(row.request) || row.request.streamWeights));
   }
 
@@ -169,7 +163,7 @@ export class Batch implements Disposable {
   place(sequence: Sequence, from: KvCache, fromRow: number): void {
     const free = this.#rows.indexOf(undefined);
     const b = free < 0 ? this.#rows.length : free;
-    if (free < 0) this.#rows.push(...new Array(Math.min(b, this.#size - b)).fill(undefined));
+    if (free < 0) this.#rows.push(...new Array(Math.min(b, this.size - b)).fill(undefined));
     this.#reserve(sequence.used + 1).copyFrom(from, [[fromRow, b]], sequence.used);
     this.#rows[b] = sequence;
   }
@@ -179,7 +173,7 @@ export class Batch implements Disposable {
     const old = this.#cache;
     const size = this.#rows.length;
     if (old && old.batch === size && old.capacity >= slots) return old;
-    if (!old) return this.#cache = this.#engine.createCache(size, slots);
+    if (!old) return this.#cache = this.engine.createCache(size, slots);
     const used = Math.max(0, ...this.#rows.map((sequence) => sequence?.used ?? 0));
     // What a new row starts with is never looked at.
     const from = Array.from({ length: size }, (_, b) => b < old.batch ? b : 0);

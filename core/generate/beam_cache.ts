@@ -82,15 +82,13 @@ class CacheTable implements BeamCache {
 class CachePair implements BeamCache {
   #current: KvCache;
   #spare: KvCache | undefined;
-  readonly #beams: number;
 
-  constructor(prompt: KvCache, beams: number, used: number) {
-    this.#beams = beams;
+  constructor(prompt: KvCache, private readonly beams: number, used: number) {
     this.#current = prompt.rearranged(new Array(beams).fill(0), used + 1, used);
   }
 
   select(from: readonly number[], used: number): SelectedBeams {
-    const sources = Array.from({ length: this.#beams }, (_, b) => from[b] ?? 0);
+    const sources = Array.from({ length: this.beams }, (_, b) => from[b] ?? 0);
     const grows = this.#current.capacity < used + 1;
     const stays = !grows && sources.every((source, b) => source === b);
     if (stays) return { cache: this.#current };

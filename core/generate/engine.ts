@@ -51,10 +51,6 @@ interface Prepared {
 
 /** A model ready to run. */
 export class Engine {
-  readonly device: Device;
-  readonly config: ModelConfig;
-  /** Fixed on the device; one map of them is loaded once, whatever adapters are laid over it. */
-  readonly #weights: Weights;
   /** Introduced tensors of an adapter, bound at every step. */
   readonly #adapter: ReadonlyMap<string, DeviceTensor>;
   readonly #memoryLimit: number | undefined;
@@ -69,17 +65,15 @@ export class Engine {
    * in bytes, a step whose plan needs more is refused before anything is computed.
    */
   constructor(
-    device: Device,
-    config: ModelConfig,
-    weights: Weights,
+    readonly device: Device,
+    readonly config: ModelConfig,
+    /** Fixed on the device; one map of them is loaded once, whatever adapters are laid over it. */
+    private readonly weights: Weights,
     { memoryLimit, adapter = new Map() }: {
       memoryLimit?: number | undefined;
       adapter?: Weights | undefined;
     } = {},
   ) {
-    this.device = device;
-    this.config = config;
-    this.#weights = weights;
     this.#memoryLimit = memoryLimit;
     this.#adapter = new Map([...adapter].map(([name, weight]) => {
       const tensor = device.allocate({ dtype: "f32", shape: weight.shape });
@@ -93,7 +87,7 @@ export class Engine {
    * weights on the device are shared. `config` is that of backbone and adapter together.
    */
   withAdapter(config: ModelConfig, adapter: Weights): Engine {
-    return new Engine(this.device, config, this.#weights, {
+    return new Engine(this.device, config, this.weights, {
       memoryLimit: this.#memoryLimit,
       adapter,
     });
@@ -217,7 +211,7 @@ export class Engine {
 
   /** Exact bytes that a step of these sizes needs, KV cache and weights included. */
   plan(sizes: ForwardSizes, options: ForwardOptions = { head: "logits" }): MemoryPlan {
-    return this.device.plan(this.#build(sizes, options), this.#weights);
+    return this.device.plan(this.#build(sizes, options), this.weights);
   }
 
   #build(sizes: ForwardSizes, options: ForwardOptions): Program {
@@ -243,7 +237,7 @@ export class Engine {
 
   async #compile(program: Program): Promise<Prepared> {
     if (this.#memoryLimit !== undefined) this.#requireMemory(program, this.#memoryLimit);
-    const executable = await this.device.compile(program, this.#weights);
+    const executable = await this.device.compile(program, this.weights);
     const allocate = (values: Program["inputs"]) =>
       new Map([...values].map(([name, type]) => [name, this.device.allocate(type)]));
     const { inputs, parameters, outputs } = program;
@@ -253,7 +247,7 @@ export class Engine {
   }
 
   #requireMemory(program: Program, limit: number): void {
-    const { totalBytes, sections } = this.device.plan(program, this.#weights);
+    const { totalBytes, sections } = this.device.plan(program, this.weights);
     if (totalBytes <= limit) return;
     throw new EnvironmentError(
       `the model exceeds the memory limit of ${limit} bytes: it needs ${totalBytes} ` +

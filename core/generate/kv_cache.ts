@@ -30,21 +30,20 @@ export interface SampledTokens {
 
 /** KV cache of a batch of sequences. Dispose of it when it is done: a GPU has no memory to wait for. */
 export class KvCache implements Disposable {
-  /** B */
-  readonly batch: number;
   /** S */
   readonly capacity: number;
   /** State tensors by the names the forward program uses. */
   readonly tensors: ReadonlyMap<string, DeviceTensor>;
-  readonly #device: Device;
-  readonly #config: ModelConfig;
   #sampled: SampledTokens | undefined;
 
   /** An empty cache with room for `slots` tokens per sequence, rounded up to a bucket. */
-  constructor(device: Device, config: ModelConfig, batch: number, slots: number) {
-    this.#device = device;
-    this.#config = config;
-    this.batch = batch;
+  constructor(
+    private readonly device: Device,
+    private readonly config: ModelConfig,
+    /** B */
+    readonly batch: number,
+    slots: number,
+  ) {
     this.capacity = bucketFor(device, slots);
     const tensors = new Map<string, DeviceTensor>();
     const dtype = device.cacheType;
@@ -66,26 +65,26 @@ export class KvCache implements Disposable {
   get sampled(): SampledTokens {
     if (this.#sampled) return this.#sampled;
     const { batch } = this;
-    const tokens = this.#device.allocate({ dtype: "i32", shape: [batch] });
-    const next = this.#device.view(tokens, 0, { dtype: "i32", shape: [batch, 1] });
+    const tokens = this.device.allocate({ dtype: "i32", shape: [batch] });
+    const next = this.device.view(tokens, 0, { dtype: "i32", shape: [batch, 1] });
     return this.#sampled = { tokens, next };
   }
 
   /** A cache of another size whose sequence b continues sequence `from[b]` of this one. */
   rearranged(from: readonly number[], slots: number, used: number): KvCache {
-    const target = new KvCache(this.#device, this.#config, from.length, slots);
+    const target = new KvCache(this.device, this.config, from.length, slots);
     target.copyFrom(this, from.map((source, b) => [source, b]), used);
     return target;
   }
 
   /** Copies the first `used` slots of sequences of another cache: pairs of source, target. */
   copyFrom(source: KvCache, pairs: readonly (readonly [number, number])[], used: number): void {
-    const { numKeyValueHeads: K, headDim: D, streams: P } = this.#config;
+    const { numKeyValueHeads: K, headDim: D, streams: P } = this.config;
     for (const [name, tensor] of this.tensors) {
       const perStream = tensor.shape[0]! === P * this.batch ? P : 1;
       for (let p = 0; p < perStream; p++) {
         for (const [from, to] of pairs) {
-          this.#device.copy(source.tensors.get(name)!, tensor, {
+          this.device.copy(source.tensors.get(name)!, tensor, {
             sourceOffset: (p * source.batch + from) * K * source.capacity * D,
             sourceStride: source.capacity * D,
             targetOffset: (p * this.batch + to) * K * this.capacity * D,
@@ -102,11 +101,11 @@ export class KvCache implements Disposable {
   [Symbol.dispose](): void {
     const { tokens } = this.#sampled ?? {};
     const own = [...this.tensors.values(), ...(tokens ? [tokens] : [])];
-    for (const tensor of own) this.#device.free?.(tensor);
+    for (const tensor of own) this.device.free?.(tensor);
   }
 
   #rows(layer: number): number {
-    const shared = layer === 0 && sharesFirstLayer(this.#config);
-    return shared ? this.batch : this.batch * this.#config.streams;
+    const shared = layer === 0 && sharesFirstLayer(this.config);
+    return shared ? this.batch : this.batch * this.config.streams;
   }
 }

@@ -44,12 +44,14 @@ export interface Prefilled {
 
 export class PrefillGroup implements Disposable {
   readonly cache: KvCache;
-  readonly #engine: Engine;
   readonly #members: readonly Member[];
   #ownsCache = true;
 
-  constructor(engine: Engine, sequences: readonly Sequence[], prefixes: PrefixCache) {
-    this.#engine = engine;
+  constructor(
+    private readonly engine: Engine,
+    sequences: readonly Sequence[],
+    prefixes: PrefixCache,
+  ) {
     const known = sequences.map(({ request: { tokens, promptLogprobs } }) =>
       promptLogprobs ? 0 : prefixes.sharedLength(tokens)
     );
@@ -85,7 +87,7 @@ export class PrefillGroup implements Disposable {
 
   /** Computes one chunk of at most `limit` tokens; returns what is finished by it. */
   async advance(limit: number): Promise<Prefilled[]> {
-    const { device, config } = this.#engine;
+    const { device, config } = this.engine;
     const isScored = this.#members.some(({ logprobs }) => logprobs);
     const most = Math.min(limit, isScored ? SCORED_CHUNK : Infinity);
     const left = this.#members.map(({ sequence, done }) => sequence.request.tokens.length - done);
@@ -104,7 +106,7 @@ export class PrefillGroup implements Disposable {
       const { sequence, done } = this.#members[b] ?? { done: 0 };
       return { tokens: sequence?.request.tokens.slice(done, done + T) ?? [], start: done };
     });
-    const outputs = await appendChunk(this.#engine, this.cache, rows, selected, {
+    const outputs = await appendChunk(this.engine, this.cache, rows, selected, {
       ...options,
       ...(options.head === "sample" ? { sampling: numbers() } : {}),
     });

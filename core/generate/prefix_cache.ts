@@ -29,15 +29,12 @@ class Branch {
 }
 
 export class PrefixCache implements Disposable {
-  /** Bytes that entries may take; the newest entry stays whatever its size. */
-  readonly capacityBytes: number;
   /** Least recently used first. */
   readonly #entries = new Set<Entry>();
   readonly #root = new Branch();
 
-  constructor(capacityBytes = 0) {
-    this.capacityBytes = capacityBytes;
-  }
+  /** Entries take `capacityBytes` at most; the newest one stays whatever its size. */
+  constructor(private readonly capacityBytes = 0) {}
 
   /** Bytes that entries take. */
   get bytes(): number {

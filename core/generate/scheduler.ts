@@ -40,8 +40,6 @@ export interface SchedulerOptions {
 }
 
 export class Scheduler implements Disposable {
-  readonly #engine: Engine;
-  readonly #options: SchedulerOptions;
   readonly #batch: Batch;
   readonly #prefixes: PrefixCache;
   readonly #waiting: Sequence[] = [];
@@ -56,9 +54,7 @@ export class Scheduler implements Disposable {
   /** Milliseconds of prefill per token, smoothed; undefined before the first chunk. */
   #msPerToken: number | undefined;
 
-  constructor(engine: Engine, options: SchedulerOptions) {
-    this.#engine = engine;
-    this.#options = options;
+  constructor(private readonly engine: Engine, private readonly options: SchedulerOptions) {
     this.#prefixes = new PrefixCache(options.prefixCacheBytes);
     this.#batch = new Batch(engine, options.batch, (...row) => this.#keep(...row));
   }
@@ -114,7 +110,7 @@ export class Scheduler implements Disposable {
 
   /** Adds a request; `index` names it in events. One that cannot be run fails with the next round. */
   add(index: number, request: GenerationRequest): void {
-    const { config } = this.#engine;
+    const { config } = this.engine;
     try {
       checkTokens(config, request.tokens, "continue a prompt");
     } catch (error) {
@@ -155,7 +151,7 @@ export class Scheduler implements Disposable {
   /** Reports requests that were refused, then decodes one token for every sequence. */
   async *decode(): AsyncGenerator<SchedulerEvent> {
     yield* this.#refused.splice(0);
-    if (!this.#batch.isEmpty) yield* this.#batch.step();
+    if (this.decoding > 0) yield* this.#batch.step();
   }
 
   /** Prefills one chunk. */
@@ -199,9 +195,9 @@ export class Scheduler implements Disposable {
 
   /** Tokens per chunk. */
   #chunk(): number {
-    const { prefillChunk } = this.#engine.device.traits;
-    const isFree = !this.#options.adaptsChunks || this.#msPerToken === undefined ||
-      this.#batch.isEmpty;
+    const { prefillChunk } = this.engine.device.traits;
+    const isFree = !this.options.adaptsChunks || this.#msPerToken === undefined ||
+      this.decoding === 0;
     if (isFree) return prefillChunk;
     const fitting = 2 ** Math.floor(Math.log2(Math.max(1, CHUNK_MS / this.#msPerToken!)));
     return Math.min(prefillChunk, Math.max(MIN_CHUNK, fitting));
@@ -222,19 +218,19 @@ export class Scheduler implements Disposable {
     const taken = takeGroup(this.#waiting, { limit, most, prefixes, active });
     if (taken.length === 0) return;
     // It goes first: what is under way had the chunk before.
-    this.#groups.unshift(new PrefillGroup(this.#engine, taken, this.#prefixes));
+    this.#groups.unshift(new PrefillGroup(this.engine, taken, this.#prefixes));
   }
 
   /** Sequences that may be under way together, with those that wait. */
   #mostAtOnce(): number {
-    const { batch, memoryLimit: limit } = this.#options;
+    const { batch, memoryLimit: limit } = this.options;
     if (limit === undefined) return batch;
     const prefilled = this.#groups.flatMap(({ sequences }) => sequences);
     const open = [...this.#waiting, ...prefilled, ...this.#batch.sequences];
     const lengths = open.map(({ request, limit }) => request.tokens.length + limit);
-    const slots = bucketFor(this.#engine.device, Math.max(...lengths));
+    const slots = bucketFor(this.engine.device, Math.max(...lengths));
     if (slots !== this.#fitting.capacity) {
-      const most = largestBatch(this.#engine, { use: "generate", most: batch, slots, limit });
+      const most = largestBatch(this.engine, { use: "generate", most: batch, slots, limit });
       this.#fitting = { capacity: slots, batch: most };
     }
     return this.#fitting.batch;
@@ -281,9 +277,9 @@ export class Scheduler implements Disposable {
 
   /** Copies a finished sequence into the prefix cache; its last token was never fed. */
   #keep({ request, answer }: Sequence, cache: KvCache, row: number): void {
-    if (!this.#options.keepsAnswers || request.promptLogprobs) return;
+    if (!this.options.keepsAnswers || request.promptLogprobs) return;
     const tokens = [...request.tokens, ...answer.slice(0, -1)];
-    const own = this.#engine.createCache(1, tokens.length + 1);
+    const own = this.engine.createCache(1, tokens.length + 1);
     own.copyFrom(cache, [[row, 0]], tokens.length);
     this.#prefixes.add(own, [tokens]);
   }

@@ -52,7 +52,6 @@ function hashOf(source: GrammarSource): string {
 
 /** Compiles grammars. Dispose of it when no text needs them any more. */
 export class GrammarEngine implements Disposable {
-  readonly #vocabulary: Vocabulary;
   readonly #pending: Pending[] = [];
   #worker: Worker | undefined;
   #isOpen = false;
@@ -60,9 +59,7 @@ export class GrammarEngine implements Disposable {
   #nextText = 0;
 
   /** The thread starts with the first grammar. */
-  constructor(vocabulary: Vocabulary) {
-    this.#vocabulary = vocabulary;
-  }
+  constructor(private readonly vocabulary: Vocabulary) {}
 
   [Symbol.dispose](): void {
     this.#stop();
@@ -116,7 +113,7 @@ export class GrammarEngine implements Disposable {
       this.#settle({ error: `the grammar failed: ${event.message}`, isBroken: true });
     };
     this.#worker = worker;
-    worker.postMessage(this.#vocabulary);
+    worker.postMessage(this.vocabulary);
     for (const { question } of this.#pending) worker.postMessage(question);
   }
 

@@ -20,21 +20,18 @@ const MAX_WHITESPACE = 12;
 class Matcher {
   /** Tokens that were accepted. */
   readonly #tokens: number[] = [];
-  readonly #matcher: GrammarMatcher;
 
-  constructor(matcher: GrammarMatcher) {
-    this.#matcher = matcher;
-  }
+  constructor(private readonly matcher: GrammarMatcher) {}
 
   /** Goes to the place behind these tokens; false where the grammar does not allow one of them. */
   moveTo(tokens: readonly number[]): boolean {
     const seen = this.#tokens;
     let common = 0;
     while (common < seen.length && seen[common] === tokens[common]) common++;
-    if (common < seen.length) this.#matcher.rollBack(seen.length - common);
+    if (common < seen.length) this.matcher.rollBack(seen.length - common);
     seen.length = common;
     for (const token of tokens.slice(common)) {
-      if (!this.#matcher.acceptToken(token)) return false;
+      if (!this.matcher.acceptToken(token)) return false;
       seen.push(token);
     }
     return true;
@@ -42,11 +39,11 @@ class Matcher {
 
   /** Returns the mask of tokens that may come next. */
   async mask(): Promise<Int32Array<ArrayBuffer>> {
-    return Int32Array.from(await this.#matcher.getNextTokenBitmask());
+    return Int32Array.from(await this.matcher.getNextTokenBitmask());
   }
 
   dispose(): void {
-    this.#matcher.dispose();
+    this.matcher.dispose();
   }
 }
 

@@ -18,7 +18,7 @@ core/generate/scheduler.ts by device/generate/free_test.ts
   the cache of a prefill group that failed is never freed: error };\n      group[Symbol.dispose](); → error };
 
 core/generate/scheduler.ts by device/generate/scheduler_test.ts
-  sequences begin that do not fit into memory: this.#mostAtOnce() - this.running → this.#options.batch - this.running
+  sequences begin that do not fit into memory: this.#mostAtOnce() - this.running → this.options.batch - this.running
 
 core/generate/batch_size.ts by device/generate/scheduler_test.ts
   a cache that grows is counted once: totalBytes + sections.state → totalBytes
