@@ -17,8 +17,6 @@ export interface GenerateRunOptions {
   readonly batch: number;
   /** Bytes to stay within: see `SchedulerOptions`. */
   readonly memoryLimit?: number | undefined;
-  /** The engine of a request, where there are several on one device; they take turns. */
-  readonly engineOf?: (index: number) => Engine;
   /** Hears after every round of prompts that are being read: tokens in the cache, and all of theirs. */
   readonly onPrefill?: (done: number, total: number) => void;
 }
@@ -30,7 +28,7 @@ export interface GenerateRunOptions {
 export async function* generate(
   engine: Engine,
   requests: Iterable<GenerationRequest> | AsyncIterable<GenerationRequest>,
-  { batch, memoryLimit, engineOf = () => engine, onPrefill }: GenerateRunOptions,
+  { batch, memoryLimit, onPrefill }: GenerateRunOptions,
 ): AsyncGenerator<GenerationEvent> {
   const queue = new Queue(requests);
   using stack = new DisposableStack();
@@ -52,7 +50,7 @@ export async function* generate(
         const request = await queue.next(isIdle());
         if (!request) break;
         reading.set(index, request.tokens.length);
-        schedulerOf(engineOf(index)).add(index++, request);
+        schedulerOf(request.engine ?? engine).add(index++, request);
       }
       if (isIdle() && queue.exhausted) return;
       for (const scheduler of schedulers.values()) {

@@ -1,6 +1,7 @@
 /** Generation requests and the events that answer them. */
 import type { RandomStream } from "../base/random.ts";
 import type { SamplingOptions } from "../base/sampling.ts";
+import type { Engine } from "./engine.ts";
 import type { TokenConstraint } from "./logit_rules.ts";
 
 /** Why a text ended: an end token, a stop string, or the token limit. */
@@ -9,6 +10,8 @@ export type FinishReason = "eos" | "stop" | "length";
 /** A prompt and how to continue it. */
 export interface GenerationRequest {
   readonly tokens: readonly number[];
+  /** Its engine for `generate`, where there are several on one device; they take turns. */
+  readonly engine?: Engine;
   /** At most this many new tokens; the model's context limits it further. */
   readonly maxTokens: number;
   readonly sampling: SamplingOptions;

@@ -84,8 +84,6 @@ export interface CompletionRequest<T> extends Omit<GenerationRequest, "shouldSto
   readonly of: T;
   /** Strings that end the text and are not part of it. */
   readonly stop?: readonly string[];
-  /** Its engine, where there are several on one device. */
-  readonly engine?: Engine;
 }
 
 /** Event of a completion: it gained a token, ended, or failed. */
@@ -100,19 +98,18 @@ export async function* complete<T>(
   engine: Engine,
   tokenizer: Tokenizer | undefined,
   requests: Iterable<CompletionRequest<T>> | AsyncIterable<CompletionRequest<T>>,
-  run: Omit<GenerateRunOptions, "engineOf">,
+  run: GenerateRunOptions,
 ): AsyncGenerator<CompletionEvent<T>> {
-  const open = new Map<number, { of: T; stream: CompletionStream; own: Engine }>();
+  const open = new Map<number, { of: T; stream: CompletionStream }>();
   const bodies = async function* (): AsyncGenerator<GenerationRequest> {
     let index = 0;
-    for await (const { of, stop, engine: own = engine, ...request } of requests) {
+    for await (const { of, stop, ...request } of requests) {
       const stream = new CompletionStream(tokenizer, stop);
-      open.set(index++, { of, stream, own });
+      open.set(index++, { of, stream });
       yield { ...request, shouldStop: stream.shouldStop };
     }
   };
-  const options = { ...run, engineOf: (index: number) => open.get(index)!.own };
-  for await (const event of generate(engine, bodies(), options)) {
+  for await (const event of generate(engine, bodies(), run)) {
     const { of, stream } = open.get(event.index)!;
     if (event.kind !== "token") open.delete(event.index);
     if (event.kind !== "failed") yield { of, stream, ...stream.take(event) };

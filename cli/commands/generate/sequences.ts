@@ -65,7 +65,7 @@ export async function* sampleSequences(
   sessionOf: SessionOf,
   prompts: AsyncIterable<Prompt>,
   { numReturn, eosTokenIds, seed, jsonSchema: schema, ...decoding }: Decoding,
-  { session, ...run }: Omit<GenerateRunOptions, "engineOf"> & { readonly session: Session },
+  { session, ...run }: GenerateRunOptions & { readonly session: Session },
 ): AsyncGenerator<SequenceEvent> {
   const requests = async function* (): AsyncGenerator<CompletionRequest<Open>> {
     for await (const prompt of prompts) {
