@@ -1,6 +1,11 @@
 /** Reads `metrics.jsonl` of a training run: one object per step. */
 import { DataError } from "../../core/base/errors.ts";
-import { type JsonObject, readRegularText, statIfExists } from "../../core/base/files.ts";
+import {
+  type JsonObject,
+  jsonValue,
+  readRegularText,
+  statIfExists,
+} from "../../core/base/files.ts";
 import { readRows } from "./rows.ts";
 
 /** The rows of a file. */
@@ -16,15 +21,6 @@ export async function readMetrics(path: string): Promise<JsonObject[]> {
 /** The rows of a text, called `name` in messages; a last line that is still being written is left out. */
 export async function parseMetrics(text: string, name: string): Promise<JsonObject[]> {
   const lines = text.split("\n");
-  if (!isJson(lines.at(-1)!)) lines.pop();
+  if (jsonValue(lines.at(-1)!) === undefined) lines.pop();
   return await Array.fromAsync(readRows(lines, name), ({ fields }) => fields);
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }

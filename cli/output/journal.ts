@@ -6,7 +6,7 @@
  */
 import { createHash } from "node:crypto";
 import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
-import { isObject, type JsonObject } from "../../core/base/files.ts";
+import { isObject, type JsonObject, jsonValue } from "../../core/base/files.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
 import { toJson } from "./document.ts";
 import { exists, isDevice } from "./sink.ts";
@@ -188,12 +188,8 @@ export class Journal implements Disposable {
 }
 
 function parse(bytes: Uint8Array): JsonObject {
-  try {
-    const value = JSON.parse(new TextDecoder().decode(bytes));
-    return isObject(value) ? value : {};
-  } catch {
-    return {};
-  }
+  const value = jsonValue(new TextDecoder().decode(bytes));
+  return isObject(value) ? value : {};
 }
 
 function damaged(path: string, line: number): DataError {

@@ -211,6 +211,15 @@ export async function readJsonObject(path: string): Promise<JsonObject> {
   return parseJsonObject(await readRegularFile(path, MAX_JSON_BYTES), path);
 }
 
+/** The value of a JSON text; undefined for other text. */
+export function jsonValue(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Why `JSON.parse` refused a text, to stand after "is not valid JSON: "; the text is not repeated. */
 export function jsonReason(error: unknown): string {
   const reason = (error as Error).message.replace(

@@ -4,7 +4,7 @@
  * The name of a call is known before its arguments, which are passed on as they come. What turns out to
  * be no call is text.
  */
-import { isObject } from "../base/files.ts";
+import { isObject, jsonValue } from "../base/files.ts";
 import { lengthBegun } from "../session/stream.ts";
 import type { ToolFormat } from "./tools.ts";
 
@@ -98,7 +98,7 @@ export class ToolCallParser {
     const { end } = this.format;
     if (!this.#value) {
       const head = HEAD.exec(this.#held);
-      const name = head ? parsed(head[1]!) : undefined;
+      const name = head ? jsonValue(head[1]!) : undefined;
       if (!head || typeof name !== "string") return this.#readUnordered();
       this.#begin(name);
       this.#held = this.#held.slice(head[0].length);
@@ -132,7 +132,7 @@ export class ToolCallParser {
   }
 
   #readWhole(raw: string): boolean {
-    const call = parsed(raw);
+    const call = jsonValue(raw);
     if (!isObject(call) || typeof call.name !== "string") return false;
     this.#begin(call.name);
     const value = call.arguments ?? call.parameters ?? {};
@@ -175,13 +175,4 @@ function heldBack(text: string, trigger: string): number {
   const length = lengthBegun(text, trigger);
   const before = text.slice(0, text.length - length);
   return length + before.length - before.trimEnd().length;
-}
-
-/** The value of a text that a model wrote; undefined where it is no JSON. */
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -5,7 +5,7 @@
  * that lasts; that is for the user to know.
  */
 import { DataError } from "../../../core/base/errors.ts";
-import { isObject, type JsonObject } from "../../../core/base/files.ts";
+import { isObject, jsonValue } from "../../../core/base/files.ts";
 import { quantileOf } from "../../../core/base/statistics.ts";
 import { type InputRow, readRows, rowError } from "../../input/rows.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -146,22 +146,13 @@ function describe({ key }: Timing): string {
 
 /** The rows of a document of --json; undefined for other text. */
 function documentRows(text: string, name: string): InputRow[] | undefined {
-  const { schema, results } = parsed(text) ?? {};
-  if (schema === undefined) return undefined;
+  const value = jsonValue(text);
+  if (!isObject(value) || value.schema === undefined) return undefined;
+  const { schema, results } = value;
   if (schema === SCHEMA && Array.isArray(results)) {
     return results.map((fields, id) => ({ id, line: 1, fields }));
   }
   throw new DataError(`${name} has schema ${JSON.stringify(schema)}, expected "${SCHEMA}"`);
-}
-
-/** A JSON object, or undefined where the text is none. */
-function parsed(text: string): JsonObject | undefined {
-  try {
-    const value = JSON.parse(text);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 function timingOf({ fields: row, line }: InputRow, name: string): Timing {

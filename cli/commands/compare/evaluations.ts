@@ -9,6 +9,7 @@ import { DataError, UsageError } from "../../../core/base/errors.ts";
 import {
   isObject,
   type JsonObject,
+  jsonValue,
   readJsonObject,
   readRegularText,
   statIfExists,
@@ -196,12 +197,8 @@ async function readKept(folder: string): Promise<Evaluation | undefined> {
 }
 
 function parsed(text: string, name: string): JsonObject {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (isObject(value)) return value;
-  } catch {
-    // said below
-  }
+  const value = jsonValue(text);
+  if (isObject(value)) return value;
   throw new DataError(
     `${name} of stdin is not valid JSON: ${JSON.stringify(text.slice(0, 40))}`,
     { hints: ["pipe in what `parscale eval --json` prints, once per evaluation"] },
