@@ -7,7 +7,7 @@
  */
 import { visible } from "./clean.ts";
 import type { Palette } from "./color.ts";
-import { cutToWidth, displayWidth, wrap } from "./wrap.ts";
+import { displayWidth, shorten, wrap } from "./wrap.ts";
 
 /** One result row by `snake_case` key. */
 export type Row = Readonly<Record<string, unknown>>;
@@ -195,14 +195,12 @@ function shortened(
   shortens: readonly boolean[],
   wide: readonly number[],
 ): Cells {
-  const cut = (text: string, width: number) =>
-    displayWidth(text) <= width ? text : `${cutToWidth(text, width - 1)}…`;
   const cell = (text: string, width: number) => {
-    const words = text.split(" ").map((word) => cut(word, width)).join(" ");
+    const words = text.split(" ").map((word) => shorten(word, width)).join(" ");
     const lines = wrap(words, width).split("\n");
     if (lines.length <= MOST_LINES) return words;
     const last = lines.slice(MOST_LINES - 1).join(" ");
-    return [...lines.slice(0, MOST_LINES - 1), cut(last, width)].join(" ");
+    return [...lines.slice(0, MOST_LINES - 1), shorten(last, width)].join(" ");
   };
   const short = rows.map((row) => row.map((text, i) => shortens[i] ? cell(text, wide[i]!) : text));
   return { titles, numeric, rows: short };

@@ -23,6 +23,11 @@ export function cutToWidth(text: string, columns: number): string {
   return cut;
 }
 
+/** A text of at most so many columns; of a wider one the beginning and `…`. */
+export function shorten(text: string, columns: number): string {
+  return displayWidth(text) <= columns ? text : `${cutToWidth(text, columns - 1)}…`;
+}
+
 /** Wraps text at spaces; all lines are indented alike. A word that is too long stays whole. */
 export function wrap(text: string, width: number, indent = ""): string {
   const lines: string[] = [];

@@ -23,7 +23,7 @@ import { snakeKeys } from "../../output/document.ts";
 import { paintStream } from "../../output/paint_stream.ts";
 import type { Column, Row } from "../../output/table.ts";
 import { grouped } from "../../output/units.ts";
-import { displayWidth } from "../../output/wrap.ts";
+import { displayWidth, shorten } from "../../output/wrap.ts";
 
 /** A text with all that is shown of it. */
 export interface MeasuredText extends WeightedText {
@@ -182,17 +182,6 @@ export function textView(
   });
   flush();
   return lines.map((line) => line + "\n").join("");
-}
-
-/** A token that fills more than a line: its beginning. */
-function shorten(shown: string, width: number): string {
-  if (displayWidth(shown) <= width) return shown;
-  let kept = "";
-  for (const character of shown) {
-    if (displayWidth(kept + character) > width - 1) break;
-    kept += character;
-  }
-  return `${kept}…`;
 }
 
 /** Control and format characters, separators but the blank, and halves of surrogate pairs. */
