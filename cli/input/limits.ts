@@ -7,16 +7,16 @@ import { bytesText } from "../output/units.ts";
 
 /**
  * Throws unless this many tokens fit the model's context. `what` is the subject of the message, such as
- * "`--capacity 4096`", and `hint` a value that fits.
+ * "`--capacity 4096`", and a hint tells a value that fits.
  */
 export function requireContext(
   { maxPositionEmbeddings: limit }: ModelConfig,
   tokens: number,
   what: string,
-  hint: string,
+  ...hints: string[]
 ): void {
   if (tokens <= limit) return;
-  throw new UsageError(`${what} exceeds the model's context of ${limit} tokens`, { hints: [hint] });
+  throw new UsageError(`${what} exceeds the model's context of ${limit} tokens`, { hints });
 }
 
 /**

@@ -17,7 +17,7 @@ import { largestBatch } from "../../../core/generate/batch_size.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { renderChat } from "../../../core/tokenizer/chat.ts";
 import { startTokenOf } from "../../../core/tokenizer/pair.ts";
-import { memoryBudget } from "../../input/limits.ts";
+import { memoryBudget, requireContext } from "../../input/limits.ts";
 import { type ModelPlan, openModel } from "../../input/open_model.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
@@ -47,13 +47,8 @@ export async function openEvalModel(plan: EvaluatePlan, io: Io): Promise<EvalMod
   try {
     const tokenizer = await session.openTokenizer();
     const { config } = session;
-    const context = config.maxPositionEmbeddings;
-    const maxLength = plan.maxLength ?? context;
-    if (maxLength > context) {
-      throw new UsageError(
-        `\`--max-length ${maxLength}\` exceeds the model's context of ${context} tokens`,
-      );
-    }
+    const { maxLength = config.maxPositionEmbeddings } = plan;
+    requireContext(config, maxLength, `\`--max-length ${maxLength}\``);
     const startToken = startTokenOf(tokenizer, config.eosTokenIds);
     return {
       session,
