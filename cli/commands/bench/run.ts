@@ -44,15 +44,17 @@ export async function run(
   invocation: Invocation,
 ): Promise<number> {
   if (plan.kind === "compare") return await compareTimings(plan, io, invocation);
-  using bench = await openBench(plan, io);
-  const devices = new Set(bench.cells.map(({ on }) => on.device));
+  using opened = new DisposableStack();
+  const cells = await openCells(plan, opened, io);
+  memoryOf(cells);
+  const devices = new Set(cells.map(({ on }) => on.device));
   using report = new Report(io, invocation, {
     schema: SCHEMA,
     device: [...devices].join(","),
     shown: COLUMNS,
   });
   const firsts = new Map<Work["what"], number>();
-  for await (const cell of roundRobin(bench.cells, plan, io)) {
+  for await (const cell of roundRobin(cells, plan, io)) {
     const { what } = cell.work;
     const row = cell.row(firsts.get(what));
     if (!firsts.has(what)) firsts.set(what, row.median_ms);
@@ -73,8 +75,9 @@ export async function describe(plan: ComparisonPlan | TimingPlan, io: Io): Promi
     for (const path of [compare, against]) if (path !== "-") await readTimings(path, io);
     return { lines: [`compares ${compare === "-" ? "stdin" : compare} with ${against}`] };
   }
-  using bench = await openBench(plan, io);
-  const { cells, bytes } = bench;
+  using opened = new DisposableStack();
+  const cells = await openCells(plan, opened, io);
+  const bytes = memoryOf(cells);
   const rounds = `${counted(plan.warmup, "round")} to warm up and ${plan.rounds} timed`;
   const lines = [
     `times ${counted(cells.length, "row")} in turns, ${rounds}, in ${bytesText(bytes)}:`,
@@ -85,15 +88,8 @@ export async function describe(plan: ComparisonPlan | TimingPlan, io: Io): Promi
   return { lines, results: { rows: cells.length, memory_bytes: bytes } };
 }
 
-interface Bench extends Disposable {
-  readonly cells: readonly Cell[];
-  /** Memory of all of them together. */
-  readonly bytes: number;
-}
-
-/** Opens all models and checks memory; nothing is compiled yet. */
-async function openBench(plan: TimingPlan, io: Io): Promise<Bench> {
-  using opened = new DisposableStack();
+/** Opens all models for `opened`, which closes them; nothing is compiled yet. */
+async function openCells(plan: TimingPlan, opened: DisposableStack, io: Io): Promise<Cell[]> {
   const all: Opened[] = [];
   for (const model of plan.opened) {
     const session = opened.use(await openModel(model, io));
@@ -102,10 +98,7 @@ async function openBench(plan: TimingPlan, io: Io): Promise<Bench> {
       all.push({ ...streams, device, session: session.withStreams(streams.count, plan.seed) });
     }
   }
-  const cells = plan.work.flatMap((work) => all.map((on) => new Cell(on, work, plan.steps)));
-  const bytes = memoryOf(cells);
-  const kept = opened.move();
-  return { cells, bytes, [Symbol.dispose]: () => kept.dispose() };
+  return plan.work.flatMap((work) => all.map((on) => new Cell(on, work, plan.steps)));
 }
 
 /** Bytes of everything that is open at once; refused when the machine does not have them. */
