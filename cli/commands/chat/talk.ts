@@ -122,7 +122,7 @@ export class Talk {
     const hasWeights = this.showsWeights && config.streams > 1 && hasStreamWeights(config);
     const shown = hasWeights && this.isTerminal
       ? new LetteredText(config.streams, io.width() - 1, colored)
-      : new PlainText();
+      : PLAIN_TEXT;
     const parts: AnswerPart[] = [];
     this.#answering = new AbortController();
     this.#failed = undefined;
@@ -217,12 +217,7 @@ export class LetteredText {
 }
 
 /** Text of an answer without letters. */
-export class PlainText {
-  add({ text }: AnswerPart): string {
-    return visibleLines(text);
-  }
-
-  end(): string {
-    return "\n";
-  }
-}
+const PLAIN_TEXT = {
+  add: ({ text }: AnswerPart) => visibleLines(text),
+  end: () => "\n",
+};
