@@ -14,14 +14,10 @@ export interface Problem {
 
 /** Every problem of one request; exit code 2. */
 export class MisuseError extends UsageError {
-  /** The problems in the order in which they were found; never empty. */
-  readonly problems: readonly Problem[];
-
-  /** Joins messages and hints; equal hints are given once. */
-  constructor(problems: readonly Problem[]) {
+  /** Joins messages and hints of problems in the order in which they were found; equal hints come once. */
+  constructor(readonly problems: readonly Problem[]) {
     const hints = problems.flatMap((problem) => problem.hint ?? []);
     super(problems.map((problem) => problem.message).join("; "), { hints: [...new Set(hints)] });
-    this.problems = problems;
   }
 }
 
