@@ -33,7 +33,6 @@ export function resolveShard(
   env: (name: string) => string | undefined,
 ): Resolution {
   const { values, config } = resolution;
-  if (values.shard !== "auto") return resolution;
   const found = detectPart(env);
   if (found === undefined) {
     throw new UsageError("`--shard auto` needs a job array or a launcher, and there is neither", {

@@ -7,7 +7,6 @@
  * positions 0 … M − 1 and are turned back by M positions, to −M … −1, since prefix keys are stored
  * ready for use.
  */
-import { isParScale } from "../model/config.ts";
 import { ropeFrequencies } from "../model/rope_frequencies.ts";
 import type { Engine } from "./engine.ts";
 
@@ -22,7 +21,6 @@ export async function prefixesFromText(
   const { config, device } = engine;
   const P = segments.length;
   const M = segments[0]!.length;
-  if (isParScale(config)) throw new TypeError("prefixes start from a model without streams");
   using cache = engine.createCache(P, M);
   await engine.forward(cache, { ids: segments, start: segments.map(() => 0), select: [0] });
 
