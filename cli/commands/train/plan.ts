@@ -283,14 +283,6 @@ export interface Extension {
   readonly decaySteps: number;
 }
 
-/** Phases, which decide whether a run can become longer. */
-interface Phases {
-  readonly out: string;
-  readonly schedule: ScheduleOptions["kind"];
-  readonly warmup?: number | undefined;
-  readonly decaySteps?: number | undefined;
-}
-
 /**
  * The extension that `steps` asks of the run `saved` with the flags `values`; undefined where it asks for
  * none.
@@ -298,7 +290,7 @@ interface Phases {
  */
 async function extensionOf(
   steps: number | undefined,
-  values: Phases,
+  values: Pick<TrainValues, "out" | "schedule" | "warmup" | "decaySteps">,
   saved: JsonObject,
 ): Promise<Extension | undefined> {
   const before = saved.steps;
