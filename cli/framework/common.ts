@@ -128,6 +128,17 @@ export const resumeFlags = flagGroup("Result", {
   },
 });
 
+/** For commands with independent rows. */
+export const shardFlag = {
+  type: "string",
+  placeholder: "I/N|auto",
+  summary: "Only part I of N, to be merged with the others",
+  details:
+    "Parts are counted from 1. auto: by the task of a Slurm array and by the rank under mpirun " +
+    "or srun, and --out gets -I. In a Kubernetes indexed job: " +
+    "--shard $((JOB_COMPLETION_INDEX+1))/8.",
+} as const;
+
 /** A machine with more GPUs than this names them by CUDA_VISIBLE_DEVICES. */
 export const OTHER_GPUS = [
   "cuda:1",

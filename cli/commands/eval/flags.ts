@@ -1,11 +1,10 @@
 /** Flags of `parscale eval`. */
 import { SUITES, TASK_NAMES } from "../../../core/eval/tasks/names.ts";
 import { defineCommand, type Preset } from "../../framework/command.ts";
-import { engineFlags } from "../../framework/common.ts";
+import { engineFlags, shardFlag } from "../../framework/common.ts";
 import { flagGroup, type FlagTable } from "../../framework/table.ts";
 import { maxTokensFlag, temperatureFlag, topPFlag } from "../../input/decoding_flags.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
-import { shardFlag } from "../../input/shard_flag.ts";
 
 const taskFlags = flagGroup("Tasks", {
   tasks: {

@@ -1,12 +1,11 @@
 /** `parscale generate`: prompts in, completions out. */
-import { engineFlags, resumeFlags } from "../../framework/common.ts";
+import { engineFlags, resumeFlags, shardFlag } from "../../framework/common.ts";
 import {
   chatTemplateFlag,
   keptQuantizeFlags,
   modelArgument,
   modelFlags,
 } from "../../input/model_flags.ts";
-import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { maxTokensFlag, temperatureFlag, topPFlag } from "../../input/decoding_flags.ts";
 import { flagGroup } from "../../framework/table.ts";

@@ -1,7 +1,6 @@
 /** `parscale score`: rows of tokens or text in, log-probabilities out. */
-import { engineFlags, resumeFlags } from "../../framework/common.ts";
+import { engineFlags, resumeFlags, shardFlag } from "../../framework/common.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
-import { shardFlag } from "../../input/shard_flag.ts";
 import { defineCommand } from "../../framework/command.ts";
 
 export const command = defineCommand({
