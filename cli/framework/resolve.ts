@@ -40,53 +40,6 @@ export interface Resolution {
   readonly idle: readonly { readonly flag: string; readonly needed: string }[];
 }
 
-/** One source: what it holds by long name, and how messages call an entry of it. */
-interface Source {
-  readonly origin: Origin;
-  readonly entries: ReadonlyMap<string, unknown>;
-  readonly label: (name: string) => string;
-}
-
-function environmentSource(table: FlagTable, env: (name: string) => string | undefined): Source {
-  const entries = new Map<string, unknown>();
-  for (const [name, flag] of Object.entries(table)) {
-    const variable = environmentName(name, flag);
-    const text = variable === undefined ? undefined : env(variable);
-    if (text !== undefined && text !== "") entries.set(name, text);
-  }
-  const label = (name: string) => environmentName(name, table[name]!)!;
-  return { origin: "environment", entries, label };
-}
-
-/**
- * Takes flag values by long name, in kebab or in snake case, from a configuration or preset; reports
- * keys that are no flags.
- */
-function keyedSource(
-  origin: "config" | "preset",
-  where: string,
-  content: Readonly<Record<string, unknown>>,
-  table: FlagTable,
-  problems: Problem[],
-): Source {
-  const keys = Object.keys(table).filter((key) => table[key]!.configurable !== false);
-  const entries = new Map<string, unknown>();
-  for (const [written, value] of Object.entries(content)) {
-    const key = written.replaceAll("_", "-");
-    if (!keys.includes(key)) {
-      const message = `unknown key "${written}" in ${where}`;
-      const hint = renamedHint(key, table) ??
-        suggestionHint(key, keys, "keys are the long flag names");
-      problems.push({ message, ...(hint !== undefined && { hint }) });
-    } else if (value !== null) {
-      const flag = table[key]!;
-      if (flag.type !== "shorthand") entries.set(key, value);
-      else if (value === true) entries.set(flag.sets, flag.value);
-    }
-  }
-  return { origin, entries, label: (name) => `"${name}" in ${where}` };
-}
-
 /** Arguments that stand for flags, and what is left of both lists. */
 function takeArguments(
   positionals: readonly string[],
@@ -159,29 +112,69 @@ function didYouMean(text: string, names: readonly string[]): { hint?: string } {
   return near === undefined ? {} : { hint: `did you mean \`${near}\`?` };
 }
 
+/** Content of a source, by the long names of flags. */
+type Entries = Iterable<readonly [name: string, raw: unknown]>;
+
 /** The strongest source's value for each flag, with what is wrong with it. */
 class Resolver {
-  readonly found = new Map<string, { value: ConfigValue; origin: Origin }>();
+  readonly found = new Map<string, Setting>();
 
   constructor(readonly table: FlagTable, readonly problems: Problem[]) {}
 
-  /** Reads every entry of a source, also those a stronger one hides: a typo there is still one. */
-  add(source: Source) {
-    for (const [name, raw] of source.entries) {
+  /**
+   * Reads every entry of a source, also those a stronger one hides: a typo there is still one. Messages call
+   * an entry by its label.
+   */
+  add(origin: Origin, entries: Entries, label: (name: string) => string): void {
+    for (const [name, raw] of entries) {
       const flag = this.table[name]!;
       try {
         const value = readValue(flag, raw);
-        if (!this.found.has(name)) this.found.set(name, { value, origin: source.origin });
+        if (!this.found.has(name)) this.found.set(name, { value, origin });
       } catch (error) {
         if (!(error instanceof BadValue)) throw error;
         const message = `invalid value ${error.given} for ${
-          source.label(name)
+          label(name)
         }: must be ${error.expected}`;
         const choices = flag.type === "choice" ? flag.choices : [];
         this.problems.push({ message, ...didYouMean(String(raw), choices) });
-        this.found.set(name, { value: null, origin: source.origin });
+        this.found.set(name, { value: null, origin });
       }
     }
+  }
+
+  /** Reads the environment. */
+  addVariables(env: (name: string) => string | undefined): void {
+    const nameOf = (flag: string) => environmentName(flag, this.table[flag]!);
+    const entries = Object.keys(this.table).flatMap((flag) => {
+      const variable = nameOf(flag);
+      const text = variable === undefined ? undefined : env(variable);
+      return text === undefined || text === "" ? [] : [[flag, text] as const];
+    });
+    this.add("environment", entries, (flag) => nameOf(flag)!);
+  }
+
+  /**
+   * Reads flag values by long name, in kebab or in snake case, of a configuration or preset; reports keys
+   * that are no flags.
+   */
+  addKeyed(origin: Origin, where: string, content: Readonly<Record<string, unknown>>): void {
+    const keys = Object.keys(this.table).filter((key) => this.table[key]!.configurable !== false);
+    const entries = new Map<string, unknown>();
+    for (const [written, value] of Object.entries(content)) {
+      const key = written.replaceAll("_", "-");
+      if (!keys.includes(key)) {
+        const message = `unknown key "${written}" in ${where}`;
+        const hint = renamedHint(key, this.table) ??
+          suggestionHint(key, keys, "keys are the long flag names");
+        this.problems.push({ message, ...(hint !== undefined && { hint }) });
+      } else if (value !== null) {
+        const flag = this.table[key]!;
+        if (flag.type !== "shorthand") entries.set(key, value);
+        else if (value === true) entries.set(flag.sets, flag.value);
+      }
+    }
+    this.add(origin, entries, (name) => `"${name}" in ${where}`);
   }
 
   /** Text of a flag, for `config` and `preset`, which decide on further sources. */
@@ -221,8 +214,8 @@ export async function resolve(
   const problems = [...parsed.problems];
   const resolver = new Resolver(table, problems);
   const label = (name: string) => `\`--${name}\``;
-  resolver.add({ origin: "flag", entries: parsed.given, label });
-  resolver.add(environmentSource(table, env));
+  resolver.add("flag", parsed.given, label);
+  resolver.addVariables(env);
   const file = resolver.text("config");
   if (file !== undefined) {
     // What is wrong so far is worth more than a complaint about the file alone.
@@ -230,17 +223,13 @@ export async function resolve(
       throwIfAny(problems);
       throw error;
     });
-    resolver.add(keyedSource("config", `config "${file}"`, content, table, problems));
+    resolver.addKeyed("config", `config "${file}"`, content);
   }
   const user = await readUserConfig(command.name, env, commands);
-  if (user !== undefined) {
-    const { path, content } = user;
-    resolver.add(keyedSource("config", `config "${path}"`, content, table, problems));
-  }
+  if (user !== undefined) resolver.addKeyed("config", `config "${user.path}"`, user.content);
   const preset = resolver.text("preset");
   if (preset !== undefined) {
-    const content = presetValues(command, preset, problems);
-    resolver.add(keyedSource("preset", `preset "${preset}"`, content, table, problems));
+    resolver.addKeyed("preset", `preset "${preset}"`, presetValues(command, preset, problems));
   }
 
   const isSet = (name: string) => resolver.found.has(name);
@@ -249,7 +238,7 @@ export async function resolve(
     command.arguments ?? [],
     isSet,
   );
-  resolver.add({ origin: "flag", entries, label });
+  resolver.add("flag", entries, label);
   checkArguments(positionals, expected, command, table, isSet, problems);
   const settings = settingsOf(resolver, table, positionals, expected);
   for (const name of overriddenVariables(settings, table)) {
