@@ -105,7 +105,9 @@ async function trainInto(
     seed,
     device: run.device.name,
   });
-  using events = plan.tensorboard && folder ? openEvents(folder.path) : undefined;
+  using events = plan.tensorboard && folder
+    ? new EventWriter(`${folder.path}/tensorboard`)
+    : undefined;
   const total = run.loop.schedule.steps;
   if (total <= start.step) io.note(`nothing to do: all ${start.step} steps are done`);
   const watch = new StreamWatch(io, run.source.config);
@@ -131,7 +133,7 @@ async function trainInto(
       const row = metricsRow(step, ranks.world);
       folder?.appendMetrics(toJson(row) + "\n");
       if (invocation.format === "jsonl") report.row(row);
-      events?.step(row);
+      if (events) writeEvents(events, row);
       progress.update(step.step);
       if (step.evalLoss !== undefined) {
         io.note(`validation loss after step ${step.step}: ${step.evalLoss.toFixed(4)}`);
@@ -205,17 +207,11 @@ function sameBatches(run: PreparedRun, count: number): DivisibleFeed<Batch> {
   };
 }
 
-function openEvents(folder: string) {
-  const writer = new EventWriter(`${folder}/tensorboard`);
-  return {
-    step(row: Readonly<Record<string, unknown>>) {
-      for (const [key, value] of Object.entries(row)) {
-        if (typeof value !== "number" || key === "step") continue;
-        writer.scalar(`train/${key}`, row.step as number, value);
-      }
-    },
-    [Symbol.dispose]: () => writer[Symbol.dispose](),
-  };
+function writeEvents(events: EventWriter, row: Readonly<Record<string, unknown>>): void {
+  for (const [key, value] of Object.entries(row)) {
+    if (typeof value !== "number" || key === "step") continue;
+    events.scalar(`train/${key}`, row.step as number, value);
+  }
 }
 
 function withLastCheckpoint(error: unknown, newest: string | undefined): unknown {
