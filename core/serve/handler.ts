@@ -189,10 +189,8 @@ async function readJson(request: Request): Promise<unknown> {
 
 async function readText(request: Request): Promise<string> {
   const tooLarge = new ApiError(413, `the request body exceeds ${MAX_BODY} bytes`);
-  const declared = request.headers.get("content-length");
-  if (Number(declared) > MAX_BODY) throw tooLarge;
+  if (Number(request.headers.get("content-length")) > MAX_BODY) throw tooLarge;
   try {
-    if (declared !== null) return await request.text();
     const parts: Uint8Array<ArrayBuffer>[] = [];
     let length = 0;
     for await (const part of request.body ?? []) {

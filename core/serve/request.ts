@@ -121,16 +121,10 @@ export function readRequest(
     throw badField("stream_options", "`stream_options` needs `stream` to be true");
   }
   const grammar = readResponseFormat(fields.get("response_format"));
-  if (grammar && fields.boolean("ignore_eos")) {
-    throw badField("ignore_eos", "`ignore_eos` and `response_format` exclude each other");
-  }
+  if (grammar && fields.boolean("ignore_eos")) throw exclusive("ignore_eos", "response_format");
   const tools = kind === "chat" ? readTools(fields) : undefined;
-  if (tools && fields.boolean("ignore_eos")) {
-    throw badField("ignore_eos", "`ignore_eos` and `tools` exclude each other");
-  }
-  if (grammar && tools) {
-    throw badField("response_format", "`response_format` and `tools` exclude each other");
-  }
+  if (tools && fields.boolean("ignore_eos")) throw exclusive("ignore_eos", "tools");
+  if (grammar && tools) throw exclusive("response_format", "tools");
   const own = fields.object("parscale", ["streams", "weights"]);
   return {
     kind,
@@ -165,6 +159,10 @@ export function readRequest(
     streams: readStreams(own),
     weights: own.boolean("weights"),
   };
+}
+
+function exclusive(field: string, other: string): ApiError {
+  return badField(field, `\`${field}\` and \`${other}\` exclude each other`);
 }
 
 function readStreams(fields: Fields): ServeRequest["streams"] {

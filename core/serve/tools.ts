@@ -81,8 +81,7 @@ export function readTools(fields: Fields): ToolRequest | undefined {
     throw badField("tools", `\`tools\` has more than ${MAX_CHARACTERS} characters`);
   }
   const tools = given.map(readTool);
-  const isParallel = fields.get("parallel_tool_calls") === undefined ||
-    fields.boolean("parallel_tool_calls");
+  const isParallel = fields.boolean("parallel_tool_calls", true);
   const choice = readChoice(fields.get("tool_choice") ?? "auto", tools);
   return choice === "none" || tools.length === 0 ? undefined : { tools, choice, isParallel };
 }
