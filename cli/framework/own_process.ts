@@ -39,18 +39,13 @@ export async function runOwn(
   if (io.interruption.aborted) end();
   io.interruption.addEventListener("abort", end);
   try {
-    const { code, stdout } = await output(child);
+    const [{ code }, stdout] = await Promise.all([child.status, child.stdout.text()]);
+    await child.stdin.close().catch(() => {}); // the reader has gone
     return { code, stdout };
   } finally {
     io.interruption.removeEventListener("abort", end);
     clearTimeout(timer);
   }
-}
-
-async function output(child: Deno.ChildProcess): Promise<{ code: number; stdout: string }> {
-  const [{ code }, stdout] = await Promise.all([child.status, new Response(child.stdout).text()]);
-  await child.stdin.close().catch(() => {}); // the reader has gone
-  return { code, stdout };
 }
 
 function kill(child: Deno.ChildProcess, signal: Deno.Signal): void {
