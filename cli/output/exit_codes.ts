@@ -1,5 +1,4 @@
 /** Exit codes and their meaning; scripts rely on them, and `help exit-codes` prints this table. */
-import type { ErrorKind } from "../../core/base/errors.ts";
 
 /** One row per code, in the order in which help shows them. */
 export const EXIT_CODES = [
@@ -38,6 +37,6 @@ export const EXIT_CODES = [
 export type ExitKind = typeof EXIT_CODES[number]["kind"];
 
 /** The code for a reason. */
-export function exitCode(kind: ExitKind | ErrorKind): number {
+export function exitCode(kind: ExitKind): number {
   return EXIT_CODES.find((row) => row.kind === kind)!.code;
 }

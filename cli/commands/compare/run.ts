@@ -106,10 +106,7 @@ async function runMethods(plan: EvaluatePlan, io: Io, root: string): Promise<Eva
 /** Lines of a file that another process writes; none before it exists. */
 function countLines(path: string): number {
   try {
-    const bytes = Deno.readFileSync(path);
-    let lines = 0;
-    for (const byte of bytes) if (byte === 10) lines++;
-    return lines;
+    return Deno.readFileSync(path).filter((byte) => byte === 10).length;
   } catch {
     return 0; // it appears with the first sample
   }

@@ -84,12 +84,8 @@ export async function run(values: InspectValues, io: Io, invocation: Invocation)
   }
   const context = contextOf(config, values);
   const counts = countParameters(config);
-  const sizes = {
-    batch: values.batch,
-    tokens: 1,
-    capacity: bucketFor(engine.device, context),
-  };
-  const plan = engine.plan({ ...sizes, selected: values.batch });
+  const { batch } = values, capacity = bucketFor(engine.device, context);
+  const plan = engine.plan({ batch, tokens: 1, capacity, selected: batch });
   const { format, matrices } = checkpoint.quantization ?? {};
   const parts = [...matrices?.values() ?? []].flatMap(({ codes, scales }) => [codes, scales]);
   const tensors = [...checkpoint.tensors.values()];
@@ -132,7 +128,7 @@ export async function run(values: InspectValues, io: Io, invocation: Invocation)
     tokenizer: tokenizer?.kind ?? null,
     tokenizer_vocab_size: tokenizer?.vocabSize ?? null,
     eos_token_ids: config.eosTokenIds,
-    rows: values.batch,
+    rows: batch,
     context,
     weight_bytes: plan.sections.parameters,
     kv_cache_bytes: plan.sections.state,
