@@ -94,20 +94,12 @@ function planOf(set: ScoreSet, index: number): Plan {
   );
   const read = set.map(({ tokens }) => tokens.slice(0, -1));
   const leaves = Map.groupBy(set.keys(), (i) => read[i]!.slice(shared).join());
-  if (leaves.size === 1) {
-    return {
-      index,
-      set,
-      branch: [],
-      silent,
-      leaves: [{ tokens: read[0]!, members: [...set.keys()] }],
-    };
-  }
+  const isOne = leaves.size === 1;
   return {
     index,
     set,
-    branch: first.tokens.slice(0, shared),
-    silent: shared,
+    branch: isOne ? [] : first.tokens.slice(0, shared),
+    silent: isOne ? silent : shared,
     leaves: [...leaves.values()].map((members) => ({ tokens: read[members[0]!]!, members })),
   };
 }
