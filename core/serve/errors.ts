@@ -23,20 +23,21 @@ export interface ApiErrorOptions {
 
 /** An answer other than a result. */
 export class ApiError extends Error {
-  readonly param: string | null;
-  readonly code: string | null;
-  readonly headers: Readonly<Record<string, string>>;
-
-  constructor(readonly status: number, message: string, options: ApiErrorOptions = {}) {
+  constructor(
+    readonly status: number,
+    message: string,
+    private readonly options: ApiErrorOptions = {},
+  ) {
     super(message);
-    this.param = options.param ?? null;
-    this.code = options.code ?? null;
-    this.headers = options.headers ?? {};
+  }
+
+  get headers(): Readonly<Record<string, string>> {
+    return this.options.headers ?? {};
   }
 
   /** The document of the response. */
   get document() {
-    const { message, status, param, code } = this;
+    const { message, status, options: { param = null, code = null } } = this;
     return { error: { message, type: TYPES[status] ?? "server_error", param, code } };
   }
 }
