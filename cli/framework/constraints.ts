@@ -56,11 +56,7 @@ export function overriddenVariables(settings: Settings, table: FlagTable): strin
   ).map(([name]) => name);
   const conflicting = pairs(table).filter(([name, other]) =>
     isSet(name, settings, table) && isSet(other, settings, table)
-  ).flatMap(([name, other]) => {
-    const flag = split(other)[0];
-    if (isVariable(name)) return [name];
-    return isVariable(flag) ? [flag] : [];
-  });
+  ).flatMap(([name, other]) => [name, split(other)[0]].filter(isVariable).slice(0, 1));
   return [...lacking, ...conflicting];
 }
 
@@ -103,8 +99,7 @@ export function checkConstraints(
 
 /** `A`, `A or B`, `A, B or C`, each as it is typed. */
 function oneOf(names: readonly string[]): string {
-  const texts = names.map(conditionText);
-  return texts.length < 2 ? texts.join() : `${texts.slice(0, -1).join(", ")} or ${texts.at(-1)}`;
+  return new Intl.ListFormat("en-GB", { type: "disjunction" }).format(names.map(conditionText));
 }
 
 /** A flag as it was given; a value that is not a switch's own says more than the name. */
