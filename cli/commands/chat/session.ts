@@ -26,10 +26,11 @@ export interface AnswerPart {
 }
 
 export class ChatSession implements Disposable {
+  /** In use. */
+  model: ServedModel;
   temperature: number;
-  readonly #schedulers = new Map<ServedModel, Scheduler>();
+  readonly #schedulers: ReadonlyMap<ServedModel, Scheduler>;
   #messages: ChatMessage[] = [];
-  #model: ServedModel;
   #answers = 0;
 
   constructor(
@@ -39,15 +40,15 @@ export class ChatSession implements Disposable {
     private readonly options: AnswerOptions,
   ) {
     this.temperature = options.temperature;
-    this.#model = models[0]!;
+    this.model = models[0]!;
+    const sizes = { batch: 1, prefixCacheBytes: PREFIX_CACHE_BYTES, keepsAnswers: true };
+    this.#schedulers = new Map(
+      models.map((model) => [model, new Scheduler(model.session.engine, sizes)]),
+    );
   }
 
   [Symbol.dispose](): void {
     for (const scheduler of this.#schedulers.values()) scheduler[Symbol.dispose]();
-  }
-
-  get model(): ServedModel {
-    return this.#model;
   }
 
   /** Streams that models have, in their order. */
@@ -58,7 +59,7 @@ export class ChatSession implements Disposable {
   /** Continues with the model that has so many streams; false when none has. */
   useStreams(streams: number): boolean {
     const found = this.models.find(({ session }) => session.config.streams === streams);
-    if (found) this.#model = found;
+    if (found) this.model = found;
     return found !== undefined;
   }
 
@@ -96,11 +97,11 @@ export class ChatSession implements Disposable {
     onPrefill: (done: number, total: number) => void,
     at = this.#messages.length,
   ): AsyncGenerator<AnswerPart> {
-    const { config, tokenizer } = this.#model.session;
+    const { config, tokenizer } = this.model.session;
     const asked = { role: "user", content: message };
     const tokens = await encodeChat(tokenizer, [...this.#before(at), asked]);
     const stream = new CompletionStream(tokenizer);
-    const scheduler = this.#scheduler();
+    const scheduler = this.#schedulers.get(this.model)!;
     const { maxTokens, topP, seed } = this.options;
     const hasWeights = config.streams > 1 && hasStreamWeights(config);
     const index = this.#answers++;
@@ -129,17 +130,5 @@ export class ChatSession implements Disposable {
     }
     const answer = { role: "assistant", content: stream.text };
     this.#messages = [...this.#messages.slice(0, at), asked, answer];
-  }
-
-  #scheduler(): Scheduler {
-    const known = this.#schedulers.get(this.#model);
-    if (known) return known;
-    const made = new Scheduler(this.#model.session.engine, {
-      batch: 1,
-      prefixCacheBytes: PREFIX_CACHE_BYTES,
-      keepsAnswers: true,
-    });
-    this.#schedulers.set(this.#model, made);
-    return made;
   }
 }
