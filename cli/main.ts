@@ -233,12 +233,7 @@ async function runCommand(
   const release = catches ? await interruptOnSignals(controller) : () => {};
   try {
     const { plan = (values) => values, run } = await entry.body();
-    const code = await run(
-      await plan(values, frame.io, invocation),
-      frame.io,
-      invocation,
-      frame.registry,
-    );
+    const code = await run(await plan(values, frame.io, invocation), frame.io, invocation);
     controller.signal.throwIfAborted();
     const seconds = (frame.io.system.now() - startedMs) / 1000;
     frame.io.detail(`${command.name} took ${seconds.toFixed(2)} s`);

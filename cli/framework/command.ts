@@ -81,12 +81,7 @@ export interface CommandBody<V, P = V> {
   /** Text of `--dry-run`; nothing unless given. */
   describe?(plan: P, io: Io): PlanText | Promise<PlanText>;
   /** Does the work; a number is the exit code, nothing is 0. */
-  run(
-    plan: P,
-    io: Io,
-    invocation: Invocation,
-    commands: readonly CommandEntry[],
-  ): Promise<number | void>;
+  run(plan: P, io: Io, invocation: Invocation): Promise<number | void>;
 }
 
 /** A command whose flags are only known by name. */

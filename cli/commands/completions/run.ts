@@ -1,10 +1,11 @@
 /** Carries out `parscale completions`. */
-import { type CommandEntry, loadAll, type ValuesOf } from "../../framework/command.ts";
+import { loadAll, type ValuesOf } from "../../framework/command.ts";
 import { completionScript, type Shell } from "../../framework/completions.ts";
 import { refuseFormat } from "../../input/forms.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { writeText } from "../../output/sink.ts";
+import { commands } from "../mod.ts";
 import type { command } from "./flags.ts";
 
 /** Runs the command. */
@@ -12,7 +13,6 @@ export async function run(
   { arguments: [shell], out, overwrite }: ValuesOf<typeof command>,
   io: Io,
   invocation: Invocation,
-  commands: readonly CommandEntry[],
 ): Promise<void> {
   refuseFormat(invocation, "a completion script");
   const script = completionScript(shell as Shell, await loadAll(commands));

@@ -1,11 +1,5 @@
 /** Carries out `parscale help`. */
-import {
-  type Command,
-  type CommandEntry,
-  flagsOf,
-  loadAll,
-  type ValuesOf,
-} from "../../framework/command.ts";
+import { type Command, flagsOf, loadAll, type ValuesOf } from "../../framework/command.ts";
 import type { Format } from "../../framework/common.ts";
 import { commonHelp, fullHelp, programHelp } from "../../framework/help.ts";
 import { manPage } from "../../framework/man.ts";
@@ -18,6 +12,7 @@ import type { Io } from "../../output/io.ts";
 import { reportRows } from "../../output/report.ts";
 import { writeText } from "../../output/sink.ts";
 import type { Row } from "../../output/table.ts";
+import { commands } from "../mod.ts";
 import type { command } from "./flags.ts";
 
 const FORMATS: Readonly<Record<Format, string>> = {
@@ -110,7 +105,6 @@ export async function run(
   { arguments: [topic] }: ValuesOf<typeof command>,
   io: Io,
   invocation: Invocation,
-  commands: readonly CommandEntry[],
 ): Promise<void> {
   const { out, overwrite } = invocation;
   const paint = out === undefined ? io.palette("stdout") : PLAIN;
