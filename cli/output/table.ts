@@ -79,9 +79,9 @@ function pad(text: string, width: number, right: boolean): string {
   return right ? space + text : text + space;
 }
 
-function widths({ titles, rows }: Cells): number[] {
+function widths({ titles, rows }: Cells, widthOf = displayWidth): number[] {
   return titles.map((title, i) =>
-    rows.reduce((widest, row) => Math.max(widest, displayWidth(row[i]!)), displayWidth(title))
+    rows.reduce((widest, row) => Math.max(widest, widthOf(row[i]!)), widthOf(title))
   );
 }
 
@@ -231,13 +231,8 @@ function fittingWidths(
   width: number,
 ): number[] | undefined {
   const wide = widths(cells);
-  const least = cells.titles.map((title, i) => {
-    const whole = cells.rows.reduce(
-      (most, row) => Math.max(most, leastWidth(row[i]!)),
-      leastWidth(title),
-    );
-    return shortens[i] ? Math.min(SHORTEST, whole) : whole;
-  });
+  const least = widths(cells, leastWidth)
+    .map((whole, i) => shortens[i] ? Math.min(SHORTEST, whole) : whole);
   let excess = wide.reduce((sum, one) => sum + one, GAP * (wide.length - 1)) - width;
   while (excess > 0) {
     const spare = wide.map((one, i) => one > least[i]! ? one : 0);

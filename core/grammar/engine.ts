@@ -46,10 +46,6 @@ interface Pending extends PromiseWithResolvers<GrammarAnswer> {
   readonly question: GrammarQuestion;
 }
 
-function hashOf(source: GrammarSource): string {
-  return createHash("sha256").update(JSON.stringify(source)).digest("hex");
-}
-
 /** Compiles grammars. Dispose of it when no text needs them any more. */
 export class GrammarEngine implements Disposable {
   readonly #pending: Pending[] = [];
@@ -75,7 +71,8 @@ export class GrammarEngine implements Disposable {
     const source = given.kind === "schema"
       ? { ...given, schema: supportedSchema(given.schema) }
       : given;
-    const key = hashOf(source), text = this.#nextText++;
+    const key = createHash("sha256").update(JSON.stringify(source)).digest("hex");
+    const text = this.#nextText++;
     const after = async (tokens: readonly number[]): Promise<TokenMask> => {
       const question = { key, text, tokens };
       const known = await this.#ask(tokens.length === 0 ? { ...question, source } : question);

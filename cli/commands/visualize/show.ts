@@ -133,20 +133,16 @@ interface TextView {
 
 /** Legend of letters and colours. */
 export function legendText(labels: readonly string[], { width, colored }: TextView): string {
-  const entries = labels.map((label, p) => {
-    const swatch = ` ${label} `;
-    return { text: colored ? paintStream(swatch, p) : label, size: colored ? label.length + 2 : 0 };
-  });
   const lines = ["Streams:"];
   let used = lines[0]!.length;
-  entries.forEach(({ text, size }, p) => {
-    const wide = 1 + (size || labels[p]!.length);
-    if (used + wide > width) {
+  labels.forEach((label, p) => {
+    const swatch = colored ? ` ${label} ` : label;
+    if (used + 1 + swatch.length > width) {
       lines.push("        ");
       used = 8;
     }
-    lines[lines.length - 1] += ` ${text}`;
-    used += wide;
+    lines[lines.length - 1] += ` ${colored ? paintStream(swatch, p) : swatch}`;
+    used += 1 + swatch.length;
   });
   return lines.join("\n") + "\n";
 }
