@@ -215,11 +215,9 @@ async function planDocuments(
 ): Promise<PlannedDocument[]> {
   const plan = prepared.flatMap(({ documents }) => documents);
   if (!chat) return plan;
-  const rendered: PlannedDocument[] = [];
-  for (const one of plan) {
-    rendered.push({ ...one, requests: await requestsOf(one.document, chat.render) });
-  }
-  return rendered;
+  return await Array.fromAsync(plan, async (one) => (
+    { ...one, requests: await requestsOf(one.document, chat.render) }
+  ));
 }
 
 /** Returns the batch asked for, or less where its keys and values would not fit into memory. */

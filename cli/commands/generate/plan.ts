@@ -64,8 +64,7 @@ export async function plan(
     batch,
     resume,
   };
-  const adapters: NamedAdapter[] = [];
-  for (const text of values.adapter) adapters.push(await parseAdapter(text));
+  const adapters = await Array.fromAsync(values.adapter, parseAdapter);
   if (adapters.length > 1) requireDistinct(adapters);
   const prompts = await promptSource(values, adapters.map(({ name }) => name));
   return { ...fixed, adapters, prompts };
