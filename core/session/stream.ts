@@ -131,28 +131,26 @@ export function decodeCompletion(
 export class TextStream {
   /** Everything decoded so far, cut before a stop string once one is found. */
   text = "";
-  readonly #decoder: StreamDecoder;
   readonly #stops: readonly string[];
   readonly #longest: number;
   #shown = 0;
   #stopped = false;
 
   /** Empty stop strings are ignored. */
-  constructor(decoder: StreamDecoder, stops: readonly string[] = []) {
-    this.#decoder = decoder;
+  constructor(private readonly decoder: StreamDecoder, stops: readonly string[] = []) {
     this.#stops = stops.filter((stop) => stop !== "");
     this.#longest = this.#stops.reduce((longest, { length }) => Math.max(longest, length), 0);
   }
 
   /** Adds a token; true when the text now ends at a stop string. */
   push(token: number): boolean {
-    this.#append(this.#decoder.push(token));
+    this.#append(this.decoder.push(token));
     return this.#stopped;
   }
 
   /** Adds what the decoder held back; to be called once, after the last token. */
   finish(): void {
-    if (!this.#stopped) this.#append(this.#decoder.flush());
+    if (!this.#stopped) this.#append(this.decoder.flush());
     this.#stopped = true;
   }
 
