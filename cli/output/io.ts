@@ -79,9 +79,7 @@ export class Io {
   }
 
   /** Value of an environment variable. */
-  env(name: string): string | undefined {
-    return this.system.env(name);
-  }
+  readonly env = (name: string): string | undefined => this.system.env(name);
 
   /** Returns whether a person looks at the stream. */
   isTerminal(stream: StreamName): boolean {
@@ -95,7 +93,7 @@ export class Io {
 
   /** Returns whether text on the stream is coloured. */
   isColored(stream: "stdout" | "stderr"): boolean {
-    return wantsColor(this.settings.color, this.isTerminal(stream), (name) => this.env(name));
+    return wantsColor(this.settings.color, this.isTerminal(stream), this.env);
   }
 
   /** Colours of a stream. */

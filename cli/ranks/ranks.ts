@@ -95,7 +95,7 @@ export function plannedRanks(plan: RanksPlan, io: Io): Ranks {
 }
 
 function launchOf({ transport }: RanksPlan, io: Io): Launch | undefined {
-  return transport === "solo" ? undefined : detectLaunch((name) => io.env(name));
+  return transport === "solo" ? undefined : detectLaunch(io.env);
 }
 
 /** This process among the ranks of its run. */
@@ -162,7 +162,7 @@ export class Ranks {
     }
     const timeoutMs = timeout * 1000;
     const group = await openGroup(transport, device, {
-      env: (name) => io.env(name),
+      env: io.env,
       launch,
       timeoutMs: timeoutMs + FALLBACK_MS,
       deterministic,
@@ -267,7 +267,7 @@ export class Ranks {
     if (this.#joined) markFailed(this.plan.folder, launch.rank);
     await delay(FORWARD_MS);
     this.#joined?.abort(code);
-    await abortLaunch({ env: (name) => io.env(name), launch }, code);
+    await abortLaunch({ env: io.env, launch }, code);
     throw new ReportedError(code);
   }
 }

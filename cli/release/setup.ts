@@ -34,7 +34,7 @@ const command = defineCommand({
 const MARK = "Starts parscale from its clone; written by `deno task setup`.";
 
 const run: ToolRun<typeof command> = async ({ folder: asked, overwrite }, io, invocation) => {
-  const home = homeFolder((name) => io.env(name));
+  const home = homeFolder(io.env);
   const target = asked ?? (home && join(home, ".local", "bin"));
   if (target === undefined) throw new UsageError("there is no HOME: `setup` needs `--folder`");
   const isWindows = PLATFORM.name === "windows";

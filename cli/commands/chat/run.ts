@@ -129,8 +129,7 @@ const HISTORY_MESSAGES = 1000;
 
 /** The file of the history; undefined where there is no home. */
 function historyPath(io: Io): string | undefined {
-  const env = (name: string) => io.env(name);
-  const home = PLATFORM.home(env);
+  const home = PLATFORM.home(io.env);
   const state = io.env("XDG_STATE_HOME") || (home && `${home}/.local/state`);
   return state && `${state}/parscale/chat_history`;
 }

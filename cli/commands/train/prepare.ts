@@ -10,7 +10,6 @@ import {
   openData,
   type OpenedData,
   readsStdin,
-  type RecordedData,
   tokenizePart,
 } from "../../../core/data/training_data.ts";
 import type { Device } from "../../../core/runtime/mod.ts";
@@ -214,19 +213,19 @@ async function openRunData(
   if (readsStdin(data)) ranks.refuseStdin();
   using display = new TokenizeDisplay(io);
   const end = endToken ?? tokenizer?.idOf("<|endoftext|>") ?? config.eosTokenIds[0];
-  const env = (name: string) => io.env(name);
   const { steps = Infinity, tokens = Infinity } = length;
   const context: DataContext = {
     context: config.maxPositionEmbeddings,
     vocabSize: config.vocabSize,
-    cacheFolder: `${cacheFolder(env)}/tokens`,
+    cacheFolder: `${cacheFolder(io.env)}/tokens`,
     threads: threads ?? usableCores(),
     signal: io.interruption,
     ...(tokenizer && directory !== undefined ? { tokenizerFolder: directory } : {}),
     ...(end === undefined ? {} : { endToken: end }),
     tokensNeeded: (rowTokens) => Math.min(tokens, steps * length.batch * rowTokens),
-    recorded: saved && recordedData(saved),
-    env,
+    recorded: saved &&
+      { keys: saved.data_keys as string[] | undefined, hubData: saved.hub_data },
+    env: io.env,
     stdin() {
       io.requireInput();
       return io.system.stdin();
@@ -243,10 +242,6 @@ async function openRunData(
     () => openData(data, context),
     (index, count) => tokenizePart(data, context, { index, count }),
   );
-}
-
-function recordedData(saved: NonNullable<TrainPlan["saved"]>): RecordedData {
-  return { keys: saved.data_keys as string[] | undefined, hubData: saved.hub_data };
 }
 
 /** `3 empty files, such as "a.txt"`. */
