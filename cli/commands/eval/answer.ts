@@ -18,14 +18,14 @@ import type { Session } from "../../../core/session/session.ts";
 import { renderChat } from "../../../core/tokenizer/chat.ts";
 import { startTokenOf } from "../../../core/tokenizer/pair.ts";
 import { memoryBudget, requireContext } from "../../input/limits.ts";
-import { type ModelPlan, openModel } from "../../input/open_model.ts";
+import type { ModelPlan } from "../../input/open_model.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
 import { type EvaluatePlan, temperaturesOf } from "./plan.ts";
 
 /** An opened model, ready to answer. */
-export interface EvalModel extends Answerer, Disposable {
+export interface EvalModel extends Answerer {
   readonly session: Session;
   /** Hash by which samples of another model are noticed. */
   readonly fingerprint: string;
@@ -41,27 +41,20 @@ export function requireModel({ model }: EvaluatePlan): ModelPlan {
   });
 }
 
-/** Opens the model of a plan. */
-export async function openEvalModel(plan: EvaluatePlan, io: Io): Promise<EvalModel> {
-  const session = await openModel(requireModel(plan), io);
-  try {
-    const tokenizer = await session.openTokenizer();
-    const { config } = session;
-    const { maxLength = config.maxPositionEmbeddings } = plan;
-    requireContext(config, maxLength, `\`--max-length ${maxLength}\``);
-    const startToken = startTokenOf(tokenizer, config.eosTokenIds);
-    return {
-      session,
-      encoder: new RequestEncoder({ tokenizer, maxLength, startToken }),
-      fingerprint: modelFingerprint(session.checkpoint),
-      maxLength,
-      render: (messages) => renderChat(tokenizer, messages),
-      [Symbol.dispose]: () => session[Symbol.dispose](),
-    };
-  } catch (error) {
-    session[Symbol.dispose]();
-    throw error;
-  }
+/** Prepares the model of a plan for its requests. */
+export async function prepareModel(session: Session, plan: EvaluatePlan): Promise<EvalModel> {
+  const tokenizer = await session.openTokenizer();
+  const { config } = session;
+  const { maxLength = config.maxPositionEmbeddings } = plan;
+  requireContext(config, maxLength, `\`--max-length ${maxLength}\``);
+  const startToken = startTokenOf(tokenizer, config.eosTokenIds);
+  return {
+    session,
+    encoder: new RequestEncoder({ tokenizer, maxLength, startToken }),
+    fingerprint: modelFingerprint(session.checkpoint),
+    maxLength,
+    render: (messages) => renderChat(tokenizer, messages),
+  };
 }
 
 /** Everything that decides what the samples are. */

@@ -14,6 +14,7 @@ import { exitCode } from "../../output/exit_codes.ts";
 import { inputName, type Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
+import { openModel } from "../../input/open_model.ts";
 import { fetchFiles, prepareAvailable } from "../../input/published_rows.ts";
 import {
   type EvalPlan,
@@ -53,24 +54,24 @@ export async function run(plan: EvalPlan, io: Io, invocation: Invocation): Promi
 async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Promise<number> {
   const { out, preset, bounds } = plan;
   // Loads the engine, which no other task of `eval` needs.
-  const { answer, identityOf, openEvalModel, requireModel } = await import("./answer.ts");
-  requireModel(plan);
+  const { answer, identityOf, prepareModel, requireModel } = await import("./answer.ts");
+  const asked = requireModel(plan);
   const { prepared, leftOut } = await prepareAvailable(plan.rows, io);
   requireTasksAllowed(plan, prepared);
-  using model = await openEvalModel(plan, io);
+  using session = await openModel(asked, io);
+  const model = await prepareModel(session, plan);
   using folder = out === undefined
     ? undefined
     : await EvalFolder.open(out, identityOf(plan, prepared, model), plan);
   const { samples, stats } = await answer(plan, prepared, model, folder, io);
   if (plan.predictOnly) {
-    const { device } = model.session;
+    const { device } = session;
     using output = new Report(io, invocation, { schema: "parscale.eval-answers/1", device });
     await output.finish({ out: folder!.path, samples: samples.length });
     return exitCode(leftOut.length > 0 ? "negative" : "done");
   }
   await using tools = new Tools(plan, io);
   const scores = await scoreSamples(prepared, samples, tools, watchOf(io), folder);
-  const { session, fingerprint } = model;
   return await report(await factsOf(prepared, tools), scores, {
     leftOut,
     preset,
@@ -79,7 +80,7 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
     invocation,
     folder,
     model: {
-      fingerprint,
+      fingerprint: model.fingerprint,
       device: session.device,
       streams: session.config.streams,
       beams: plan.sampling.numBeams,
@@ -177,7 +178,7 @@ class Tools implements ScoringTools, AsyncDisposable {
     const { sandbox } = this.plan;
     return await openGrader({
       shell: sandbox === "pyodide" ? "none" : sandbox,
-      cacheFolder: cacheFolder((name) => this.io.env(name)),
+      cacheFolder: cacheFolder(this.io.env),
     });
   }
 }

@@ -27,7 +27,7 @@ import { PUBLISHED } from "../../../core/eval/tasks/published.ts";
 import { renderChat } from "../../../core/tokenizer/chat.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { PlanText } from "../../framework/command.ts";
-import { describeModel, findModel, type ModelPlan } from "../../input/open_model.ts";
+import { describeModel, findModel, type ModelPlan, openModel } from "../../input/open_model.ts";
 import { visibleLines } from "../../output/clean.ts";
 import { buildDocument, type Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
@@ -91,13 +91,16 @@ export async function describe(plan: EvalPlan, io: Io): Promise<PlanText> {
 }
 
 /** The model of a plan; without one it is shown all the same. */
-async function describeAnswering(
-  { model, ...plan }: EvaluatePlan,
-  io: Io,
-): Promise<PlanText> {
+async function describeAnswering(plan: EvaluatePlan, io: Io): Promise<PlanText> {
+  const { model } = plan;
   if (model === undefined) return { lines: [] };
-  const { openEvalModel } = await import("./answer.ts");
-  return await describeModel({ ...plan, model }, io, openEvalModel);
+  const { prepareModel } = await import("./answer.ts");
+  const open = async ({ model }: { readonly model: ModelPlan }) => ({
+    session: await openModel(model, io),
+  });
+  return await describeModel({ model }, io, open, async ({ session }) => {
+    await prepareModel(session, plan);
+  });
 }
 
 function lineOf(
