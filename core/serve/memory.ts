@@ -13,11 +13,11 @@ export interface ServingSizes {
 }
 
 /**
- * Bytes that engines on one backbone need at most, by use: weights once, the KV cache of every engine at full
+ * Bytes that engines on one backbone need at most: weights once, the KV cache of every engine at full
  * batch and length, twice since it grows by a copy, those of two prefill groups, and the largest step.
  */
-export function planServing(engines: readonly Engine[], sizes: ServingSizes) {
-  const { maxBatch: batch, maxLength, prefixCacheBytes: prefixCache } = sizes;
+export function servingBytes(engines: readonly Engine[], sizes: ServingSizes): number {
+  const { maxBatch: batch, maxLength, prefixCacheBytes } = sizes;
   let weights = 0, kvCache = 0, steps = 0;
   for (const engine of engines) {
     const { device } = engine;
@@ -33,16 +33,10 @@ export function planServing(engines: readonly Engine[], sizes: ServingSizes) {
       steps = Math.max(steps, totalBytes - sections.parameters - sections.state);
     }
   }
-  return {
-    weights,
-    kvCache,
-    prefixCache,
-    steps,
-    totalBytes: weights + kvCache + prefixCache + steps,
-  };
+  return weights + kvCache + prefixCacheBytes + steps;
 }
 
-/** The largest batch below `sizes.maxBatch` whose plan stays within a limit; 0 when there is none. */
+/** The largest batch below `sizes.maxBatch` that stays within a limit; 0 when there is none. */
 export function largestServingBatch(
   engines: readonly Engine[],
   sizes: ServingSizes,
@@ -51,7 +45,7 @@ export function largestServingBatch(
   let [fits, fails] = [0, sizes.maxBatch];
   while (fails - fits > 1) {
     const maxBatch = Math.floor((fits + fails) / 2);
-    if (planServing(engines, { ...sizes, maxBatch }).totalBytes <= limit) fits = maxBatch;
+    if (servingBytes(engines, { ...sizes, maxBatch }) <= limit) fits = maxBatch;
     else fails = maxBatch;
   }
   return fits;

@@ -5,7 +5,7 @@ import { memoryInfo } from "../../../core/base/platform/mod.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { calibrate } from "../../../core/serve/calibrate.ts";
 import { createHandler } from "../../../core/serve/handler.ts";
-import { largestServingBatch, planServing } from "../../../core/serve/memory.ts";
+import { largestServingBatch, servingBytes } from "../../../core/serve/memory.ts";
 import { pageResponse } from "../../../core/serve/page/page.ts";
 import { type ServedModel, Service, streamsOf } from "../../../core/serve/service.ts";
 import { errorText, Interrupted } from "../../output/errors.ts";
@@ -116,11 +116,11 @@ function requireMemory(
   if (limit === undefined && engines[0]!.device.traits.discreteMemory) return;
   const { maxLength } = models[0]!;
   const sizes = { maxBatch, maxLength, prefixCacheBytes: prefixCacheBytes * models.length };
-  const { totalBytes } = planServing(engines, sizes);
+  const bytes = servingBytes(engines, sizes);
   const most = limit ?? memoryInfo().available;
-  if (totalBytes <= most) return;
+  if (bytes <= most) return;
   const fitting = largestServingBatch(engines, sizes, most);
-  const needed = `${maxBatch} sequences of ${maxLength} tokens need ${bytesText(totalBytes)}`;
+  const needed = `${maxBatch} sequences of ${maxLength} tokens need ${bytesText(bytes)}`;
   const hint = fitting > 0
     ? `pass \`--max-batch ${fitting}\`, the largest that fits`
     : "pass a smaller --max-model-len or --prefix-cache, or --quantize q8";
