@@ -48,7 +48,8 @@ export class Scheduler implements Disposable {
   readonly #cancelled = new Set<Sequence>();
   /** Requests that failed or ended before they began. */
   readonly #refused: SchedulerEvent[] = [];
-  #prefilledTokens = 0;
+  /** Prompt tokens prefilled so far. */
+  prefilledTokens = 0;
   /** The batch that fits into memory at a capacity, the last one asked for. */
   #fitting = { capacity: 0, batch: 0 };
   /** Milliseconds of prefill per token, smoothed; undefined before the first chunk. */
@@ -87,11 +88,6 @@ export class Scheduler implements Disposable {
   /** Sequences that are decoded now. */
   get decoding(): number {
     return this.#batch.occupied;
-  }
-
-  /** Prompt tokens prefilled so far. */
-  get prefilledTokens(): number {
-    return this.#prefilledTokens;
   }
 
   /** Prompt tokens of all requests that are still to be prefilled, or to be found in the prefix cache. */
@@ -179,7 +175,7 @@ export class Scheduler implements Disposable {
       (sum, one, b) => sum + group.progressOf(one) - before[b]!,
       0,
     );
-    this.#prefilledTokens += fed;
+    this.prefilledTokens += fed;
     this.#measure(performance.now() - began, fed);
     const events = finished.flatMap((one) => this.#begin(group, one));
     if (finished.length > 0 && group.sequences.every((one) => this.#isFed(group, one))) {
