@@ -40,71 +40,8 @@ export interface Resolution {
   readonly idle: readonly { readonly flag: string; readonly needed: string }[];
 }
 
-/** Arguments that stand for flags, and what is left of both lists. */
-function takeArguments(
-  positionals: readonly string[],
-  all: readonly Argument[],
-  isSet: (flag: string) => boolean,
-) {
-  const expected = all.filter(({ sets }) => sets === undefined);
-  const words = expected[0]?.choices ?? [];
-  const entries = new Map<string, unknown>();
-  for (const { sets, passes } of all) {
-    const text = positionals[entries.size];
-    if (sets === undefined || text === undefined || words.includes(text) || isSet(sets)) break;
-    if (passes?.(text)) break;
-    entries.set(sets, text);
-  }
-  return { entries, positionals: positionals.slice(entries.size), expected };
-}
-
-function checkArguments(
-  positionals: readonly string[],
-  expected: readonly Argument[],
-  command: Resolvable,
-  table: FlagTable,
-  isSet: (flag: string) => boolean,
-  problems: Problem[],
-) {
-  const required = expected.filter((argument) => argument.required);
-  if (positionals.length < required.length) {
-    const { name, summary, choices } = required[positionals.length]!;
-    const wanted = choices === undefined ? summary : `one of ${choices.join(", ")}`;
-    problems.push({ message: `\`${command.name}\` needs ${name}: ${wanted}` });
-  }
-  const repeated = expected.at(-1)?.repeated === true;
-  const surplus = positionals.length - expected.length;
-  positionals.forEach((text, index) => {
-    const argument = expected[index] ?? (repeated ? expected.at(-1) : undefined);
-    if (argument === undefined) {
-      problems.push({
-        message: `unexpected argument ${JSON.stringify(text)}`,
-        ...(meant(text, table, isSet) ?? (surplus > 1 ? QUOTING : {})),
-      });
-    } else if (argument.choices !== undefined && !argument.choices.includes(text)) {
-      const message = `unknown ${argument.name} "${text}": must be one of ${
-        argument.choices.join(", ")
-      }`;
-      problems.push({ message, ...didYouMean(text, argument.choices) });
-    }
-  });
-}
-
 /** For arguments that a shell has made of a pattern. */
 const QUOTING = { hint: 'a pattern that the program is to read needs quotes: "data/*.txt"' };
-
-/** The flag that an argument too many was meant for: a path is a model, other text a prompt. */
-function meant(
-  text: string,
-  table: FlagTable,
-  isSet: (flag: string) => boolean,
-): { hint: string } | undefined {
-  const flag = ["model", "prompt"].find((name) =>
-    Object.hasOwn(table, name) && (name === "prompt" || !/\s/.test(text))
-  );
-  if (flag === undefined || isSet(flag)) return undefined;
-  return { hint: `did you mean ${formatFlag(flag, text)}?` };
-}
 
 /** Only the nearest name: the message already lists all of them. */
 function didYouMean(text: string, names: readonly string[]): { hint?: string } {
@@ -115,11 +52,17 @@ function didYouMean(text: string, names: readonly string[]): { hint?: string } {
 /** Content of a source, by the long names of flags. */
 type Entries = Iterable<readonly [name: string, raw: unknown]>;
 
+const flagLabel = (name: string) => `\`--${name}\``;
+
 /** The strongest source's value for each flag, with what is wrong with it. */
 class Resolver {
   readonly found = new Map<string, Setting>();
 
-  constructor(readonly table: FlagTable, readonly problems: Problem[]) {}
+  constructor(
+    readonly table: FlagTable,
+    readonly command: Resolvable,
+    readonly problems: Problem[],
+  ) {}
 
   /**
    * Reads every entry of a source, also those a stronger one hides: a typo there is still one. Messages call
@@ -177,20 +120,74 @@ class Resolver {
     this.add(origin, entries, (name) => `"${name}" in ${where}`);
   }
 
+  /** Reads a preset of the command. */
+  addPreset(name: string): void {
+    const { name: command, presets = {} } = this.command;
+    if (Object.hasOwn(presets, name)) {
+      return this.addKeyed("preset", `preset "${name}"`, presets[name]!.values);
+    }
+    const hint = suggestionHint(name, Object.keys(presets), "`parscale help presets` lists them") ??
+      `\`${command}\` has no presets`;
+    this.problems.push({ message: `unknown preset "${name}"`, hint });
+  }
+
+  /** Reads arguments that stand for flags; returns the others, checked, and what they are. */
+  takeArguments(given: readonly string[]): {
+    readonly positionals: readonly string[];
+    readonly expected: readonly Argument[];
+  } {
+    const { arguments: all = [] } = this.command;
+    const expected = all.filter(({ sets }) => sets === undefined);
+    const words = expected[0]?.choices ?? [];
+    const entries = new Map<string, string>();
+    for (const { sets, passes } of all) {
+      const text = given[entries.size];
+      if (sets === undefined || text === undefined || words.includes(text)) break;
+      if (this.found.has(sets) || passes?.(text)) break;
+      entries.set(sets, text);
+    }
+    this.add("flag", entries, flagLabel);
+    const positionals = given.slice(entries.size);
+    this.#checkArguments(positionals, expected);
+    return { positionals, expected };
+  }
+
+  #checkArguments(positionals: readonly string[], expected: readonly Argument[]): void {
+    const required = expected.filter((argument) => argument.required);
+    if (positionals.length < required.length) {
+      const { name, summary, choices } = required[positionals.length]!;
+      const wanted = choices === undefined ? summary : `one of ${choices.join(", ")}`;
+      this.problems.push({ message: `\`${this.command.name}\` needs ${name}: ${wanted}` });
+    }
+    const repeated = expected.at(-1)?.repeated === true;
+    const surplus = positionals.length - expected.length;
+    positionals.forEach((text, index) => {
+      const argument = expected[index] ?? (repeated ? expected.at(-1) : undefined);
+      if (argument === undefined) {
+        const message = `unexpected argument ${JSON.stringify(text)}`;
+        this.problems.push({ message, ...(this.#meant(text) ?? (surplus > 1 ? QUOTING : {})) });
+      } else if (argument.choices !== undefined && !argument.choices.includes(text)) {
+        const choices = argument.choices.join(", ");
+        const message = `unknown ${argument.name} "${text}": must be one of ${choices}`;
+        this.problems.push({ message, ...didYouMean(text, argument.choices) });
+      }
+    });
+  }
+
+  /** The flag that an argument too many was meant for: a path is a model, other text a prompt. */
+  #meant(text: string): { hint: string } | undefined {
+    const flag = ["model", "prompt"].find((name) =>
+      Object.hasOwn(this.table, name) && (name === "prompt" || !/\s/.test(text))
+    );
+    if (flag === undefined || this.found.has(flag)) return undefined;
+    return { hint: `did you mean ${formatFlag(flag, text)}?` };
+  }
+
   /** Text of a flag, for `config` and `preset`, which decide on further sources. */
   text(name: string): string | undefined {
     const value = this.found.get(name)?.value;
     return typeof value === "string" ? value : undefined;
   }
-}
-
-function presetValues(command: Resolvable, name: string, problems: Problem[]) {
-  const presets = command.presets ?? {};
-  if (Object.hasOwn(presets, name)) return presets[name]!.values;
-  const hint = suggestionHint(name, Object.keys(presets), "`parscale help presets` lists them") ??
-    `\`${command.name}\` has no presets`;
-  problems.push({ message: `unknown preset "${name}"`, hint });
-  return {};
 }
 
 /** The value of a flag that nothing sets. */
@@ -212,9 +209,8 @@ export async function resolve(
   commands: readonly string[] = [command.name],
 ): Promise<Resolution> {
   const problems = [...parsed.problems];
-  const resolver = new Resolver(table, problems);
-  const label = (name: string) => `\`--${name}\``;
-  resolver.add("flag", parsed.given, label);
+  const resolver = new Resolver(table, command, problems);
+  resolver.add("flag", parsed.given, flagLabel);
   resolver.addVariables(env);
   const file = resolver.text("config");
   if (file !== undefined) {
@@ -228,18 +224,8 @@ export async function resolve(
   const user = await readUserConfig(command.name, env, commands);
   if (user !== undefined) resolver.addKeyed("config", `config "${user.path}"`, user.content);
   const preset = resolver.text("preset");
-  if (preset !== undefined) {
-    resolver.addKeyed("preset", `preset "${preset}"`, presetValues(command, preset, problems));
-  }
-
-  const isSet = (name: string) => resolver.found.has(name);
-  const { entries, positionals, expected } = takeArguments(
-    parsed.positionals,
-    command.arguments ?? [],
-    isSet,
-  );
-  resolver.add("flag", entries, label);
-  checkArguments(positionals, expected, command, table, isSet, problems);
+  if (preset !== undefined) resolver.addPreset(preset);
+  const { positionals, expected } = resolver.takeArguments(parsed.positionals);
   const settings = settingsOf(resolver, table, positionals, expected);
   for (const name of overriddenVariables(settings, table)) {
     settings.set(name, { value: defaultOf(table[name]!), origin: "default" });
