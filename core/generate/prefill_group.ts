@@ -75,6 +75,11 @@ export class PrefillGroup implements Disposable {
     return this.#members.map(({ sequence }) => sequence);
   }
 
+  /** Tokens of all requests that are in the cache. */
+  get done(): number {
+    return this.#members.reduce((sum, { done }) => sum + done, 0);
+  }
+
   /** Tokens of a request that are in the cache. */
   progressOf(sequence: Sequence): number {
     return this.#members.find((member) => member.sequence === sequence)?.done ?? 0;

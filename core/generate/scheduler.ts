@@ -68,7 +68,7 @@ export class Scheduler implements Disposable {
 
   /** Requests that are decoded or prefilled. */
   get running(): number {
-    return this.#batch.occupied + this.#prefilling;
+    return this.#batch.occupied + this.#prefilling.length;
   }
 
   /** Requests that wait for their prefill. */
@@ -92,16 +92,14 @@ export class Scheduler implements Disposable {
 
   /** Prompt tokens of all requests that are still to be prefilled, or to be found in the prefix cache. */
   get promptTokens(): number {
-    const open = this.#groups.flatMap((group) =>
-      group.sequences.map((one) => one.request.tokens.length - group.progressOf(one))
-    );
-    const waiting = this.#waiting.map(({ request }) => request.tokens.length);
-    return [...open, ...waiting].reduce((sum, tokens) => sum + tokens, 0);
+    const all = [...this.#prefilling, ...this.#waiting]
+      .reduce((sum, { request }) => sum + request.tokens.length, 0);
+    return this.#groups.reduce((left, { done }) => left - done, all);
   }
 
   /** True if a prompt waits or is being prefilled. */
   get isPrefilling(): boolean {
-    return this.#prefilling + this.waiting > 0;
+    return this.#prefilling.length + this.waiting > 0;
   }
 
   /** Adds a request; `index` names it in events. One that cannot be run fails with the next round. */
@@ -124,7 +122,7 @@ export class Scheduler implements Disposable {
     const waiting = this.#waiting.findIndex(isOf);
     if (waiting >= 0) this.#waiting.splice(waiting, 1);
     else if (!this.#batch.cancel(index)) {
-      const open = this.#groups.flatMap(({ sequences }) => sequences).find(isOf);
+      const open = this.#prefilling.find(isOf);
       if (open) this.#cancelled.add(open);
     }
   }
@@ -158,8 +156,7 @@ export class Scheduler implements Disposable {
     const group = this.#groups.shift();
     if (!group) return;
     this.#groups.push(group);
-    const before = group.sequences.map((sequence) => group.progressOf(sequence));
-    const began = performance.now();
+    const before = group.done, began = performance.now();
     let finished: Prefilled[];
     try {
       finished = await group.advance(limit);
@@ -171,10 +168,7 @@ export class Scheduler implements Disposable {
       group[Symbol.dispose]();
       return;
     }
-    const fed = group.sequences.reduce(
-      (sum, one, b) => sum + group.progressOf(one) - before[b]!,
-      0,
-    );
+    const fed = group.done - before;
     this.prefilledTokens += fed;
     this.#measure(performance.now() - began, fed);
     const events = finished.flatMap((one) => this.#begin(group, one));
@@ -185,8 +179,8 @@ export class Scheduler implements Disposable {
     yield* events;
   }
 
-  get #prefilling(): number {
-    return this.#groups.reduce((sum, { sequences }) => sum + sequences.length, 0);
+  get #prefilling(): Sequence[] {
+    return this.#groups.flatMap(({ sequences }) => sequences);
   }
 
   /** Tokens per chunk. */
@@ -221,8 +215,7 @@ export class Scheduler implements Disposable {
   #mostAtOnce(): number {
     const { batch, memoryLimit: limit } = this.options;
     if (limit === undefined) return batch;
-    const prefilled = this.#groups.flatMap(({ sequences }) => sequences);
-    const open = [...this.#waiting, ...prefilled, ...this.#batch.sequences];
+    const open = [...this.#waiting, ...this.#prefilling, ...this.#batch.sequences];
     const lengths = open.map(({ request, limit }) => request.tokens.length + limit);
     const slots = bucketFor(this.engine.device, Math.max(...lengths));
     if (slots !== this.#fitting.capacity) {
