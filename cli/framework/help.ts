@@ -46,14 +46,12 @@ export function usageLine(command: Command): string {
   return `Usage: parscale ${command.name} [flags]${argumentUsage(command)}`;
 }
 
-function defaultNote(flag: Flag): string | undefined {
+function defaultNote(flag: Flag): string {
   if (flag.required) return "required";
   if (flag.defaultText !== undefined) return `default: ${flag.defaultText}`;
-  if (!("default" in flag) || flag.type === "switch" || flag.default === undefined) {
-    return undefined;
-  }
+  if (!("default" in flag) || flag.type === "switch" || flag.default === undefined) return "";
   const text = formatValue(flag, flag.default as ConfigValue);
-  return text === "" ? undefined : `default: ${text}`;
+  return text === "" ? "" : `default: ${text}`;
 }
 
 /** Returns the notes of a flag beside its text: range, unit, default, constraints, environment. */
@@ -67,7 +65,7 @@ export function notes(name: string, flag: Flag): string {
     flag.unit === undefined ? "" : `in ${flag.unit}`,
     isNegatable(flag) ? "on by default" : "",
     "list" in flag && (flag.list === "repeat" || flag.list === "several") ? "may be repeated" : "",
-    defaultNote(flag) ?? "",
+    defaultNote(flag),
     ...constraintNotes(flag),
     variable === undefined ? "" : `env: ${variable}`,
   ];
@@ -77,21 +75,23 @@ export function notes(name: string, flag: Flag): string {
 
 /** Flags by heading, in order of first appearance. */
 export function grouped(flags: FlagTable): Map<string, [string, Flag][]> {
-  const groups = new Map<string, [string, Flag][]>();
-  for (const [name, flag] of Object.entries(flags)) {
-    const group = flag.group ?? "Flags";
-    groups.set(group, [...groups.get(group) ?? [], [name, flag]]);
-  }
-  return groups;
+  return Map.groupBy(Object.entries(flags), ([, { group = "Flags" }]) => group);
 }
 
-function columnsOfTwo(rows: readonly (readonly [string, string])[], width: number): string {
-  const left = Math.min(30, Math.max(0, ...rows.map(([term]) => term.length))) + 4;
-  return rows.map(([term, text]) => {
+/** A heading over two columns; none without rows. */
+function section(
+  heading: string,
+  rows: readonly (readonly [term: string, text: string])[],
+  { width, paint }: HelpOptions,
+): string[] {
+  if (rows.length === 0) return [];
+  const left = Math.min(30, Math.max(...rows.map(([term]) => term.length))) + 4;
+  const lines = rows.map(([term, text]) => {
     const body = wrap(text, width, " ".repeat(left));
     const head = `  ${term}`;
     return head.length + 2 <= left ? head.padEnd(left) + body.slice(left) : `${head}\n${body}`;
-  }).join("\n");
+  });
+  return [[paint.bold(`${heading}:`), ...lines].join("\n")];
 }
 
 /** Names and texts of arguments. */
@@ -101,33 +101,27 @@ export function argumentRows(command: Command): (readonly [name: string, text: s
   );
 }
 
-function argumentSection(command: Command, { width, paint }: HelpOptions): string[] {
-  const rows = argumentRows(command);
-  return rows.length === 0 ? [] : [`${paint.bold("Arguments:")}\n${columnsOfTwo(rows, width)}`];
-}
-
 /** The help of `-h`: usage, one example, one line per flag of the command's own. */
 export function shortHelp(command: Command, options: HelpOptions): string {
-  const { paint, width } = options;
-  const sections = [`${command.summary}\n\n${usageLine(command)}`];
   const [example] = Object.values(command.examples);
-  if (example !== undefined) sections.push(`${paint.bold("Example:")}\n  ${example}`);
-  sections.push(...argumentSection(command, options));
-  for (const [group, flags] of grouped(command.flags)) {
+  const flags = [...grouped(command.flags)].flatMap(([group, flags]) => {
     const rows = flags.map(([name, flag]) => {
       const note = defaultNote(flag);
-      const text = note === undefined ? flag.summary : `${flag.summary} [${note}]`;
+      const text = note === "" ? flag.summary : `${flag.summary} [${note}]`;
       return [flagUsage(name, flag), text] as const;
     });
-    sections.push(`${paint.bold(`${group}:`)}\n${columnsOfTwo(rows, width)}`);
-  }
-  sections.push(
-    `${commonLine(command, width)}\n\`parscale ${command.name} --help\` explains every flag.`,
-  );
-  return sections.join("\n\n") + "\n";
+    return section(group, rows, options);
+  });
+  return [
+    `${command.summary}\n\n${usageLine(command)}`,
+    ...example === undefined ? [] : [`${options.paint.bold("Example:")}\n  ${example}`],
+    ...section("Arguments", argumentRows(command), options),
+    ...flags,
+    `${commonLine(command, options)}\n\`parscale ${command.name} --help\` explains every flag.`,
+  ].join("\n\n") + "\n";
 }
 
-function commonLine(command: Command, width: number): string {
+function commonLine(command: Command, { width }: HelpOptions): string {
   const common = Object.keys(flagsOf(command)).filter((name) => !(name in command.flags));
   const spelled = (name: string) =>
     isNegatable(flagsOf(command)[name]!) ? `--no-${name}` : `--${name}`;
@@ -137,9 +131,8 @@ function commonLine(command: Command, width: number): string {
 
 /** One flag with its summary, its details and what the table says of it. */
 function flagParagraph(name: string, flag: Flag, { width, paint }: HelpOptions): string {
-  const body = [`${flag.summary}.`, flag.details].map((text) => wrap(text, width, "      "));
-  const note = notes(name, flag);
-  if (note !== "") body.push(wrap(note, width, "      "));
+  const body = [`${flag.summary}.`, flag.details, notes(name, flag)].filter((text) => text !== "")
+    .map((text) => wrap(text, width, "      "));
   return [`  ${paint.hint(flagUsage(name, flag))}`, ...body].join("\n");
 }
 
@@ -158,7 +151,7 @@ export function fullHelp(command: Command, options: HelpOptions): string {
   const examples = Object.entries(command.examples).map(([text, line]) => `  # ${text}\n  ${line}`);
   if (examples.length > 0) sections.push(`${paint.bold("Examples:")}\n${examples.join("\n\n")}`);
   sections.push(...command.description.split(/\n\s*\n/).map((text) => wrap(text.trim(), width)));
-  sections.push(...argumentSection(command, options));
+  sections.push(...section("Arguments", argumentRows(command), options));
   for (const [group, flags] of grouped(command.flags)) {
     const entries = flags.map(([name, flag]) => flagParagraph(name, flag, options));
     sections.push(`${paint.bold(`${group}:`)}\n${entries.join("\n\n")}`);
@@ -166,20 +159,17 @@ export function fullHelp(command: Command, options: HelpOptions): string {
   const presets = Object.entries(command.presets ?? {}).map(([name, { summary }]) =>
     [name, summary] as const
   );
-  if (presets.length > 0) {
-    sections.push(`${paint.bold("Presets:")}\n${columnsOfTwo(presets, width)}`);
-  }
-  sections.push(commonLine(command, width));
+  sections.push(...section("Presets", presets, options), commonLine(command, options));
   return sections.join("\n\n") + "\n";
 }
 
 /** The help of the program: what it is for, and its commands. */
 export function programHelp(entries: readonly CommandEntry[], options: HelpOptions): string {
-  const { paint, width } = options;
+  const { width } = options;
   const rows = entries.map(({ name, summary }) => [name, summary] as const);
   return [
     "Parallel scaling of language models\n\nUsage: parscale COMMAND [flags]",
-    `${paint.bold("Commands:")}\n${columnsOfTwo(rows, width)}`,
+    ...section("Commands", rows, options),
     wrap("`parscale COMMAND -h` shows a command's flags, `--help` explains them.", width) + "\n" +
     wrap(
       "`parscale help TOPIC` explains flags, exit-codes, formats, environment or presets; " +
@@ -191,15 +181,11 @@ export function programHelp(entries: readonly CommandEntry[], options: HelpOptio
 
 /** Returns the notes on a flag's constraints: "requires --out". */
 export function constraintNotes(
-  { requires = [], conflictsWith = [], onlyWith = [] }: {
-    readonly requires?: readonly string[];
-    readonly conflictsWith?: readonly string[];
-    readonly onlyWith?: readonly string[];
-  },
+  { requires, conflictsWith, onlyWith }: Pick<Flag, "requires" | "conflictsWith" | "onlyWith">,
 ): string[] {
   const typed = (condition: string) =>
     /^[A-Z]/.test(condition) ? condition : `--${condition.replace("=", " ")}`;
-  const list = (word: string, names: readonly string[]) =>
+  const list = (word: string, names: readonly string[] = []) =>
     names.length === 0 ? [] : [`${word} ${names.map(typed).join(", ")}`];
   return [
     ...list("requires", requires),
