@@ -139,7 +139,7 @@ export class TextStream {
   /** Empty stop strings are ignored. */
   constructor(private readonly decoder: StreamDecoder, stops: readonly string[] = []) {
     this.#stops = stops.filter((stop) => stop !== "");
-    this.#longest = this.#stops.reduce((longest, { length }) => Math.max(longest, length), 0);
+    this.#longest = Math.max(0, ...this.#stops.map(({ length }) => length));
   }
 
   /** Adds a token; true when the text now ends at a stop string. */
@@ -167,21 +167,15 @@ export class TextStream {
     if (piece === "") return;
     const from = Math.max(0, this.text.length - this.#longest + 1);
     this.text += piece;
-    let first = Infinity;
-    for (const stop of this.#stops) {
-      const at = this.text.indexOf(stop, from);
-      if (at >= 0) first = Math.min(first, at);
-    }
-    if (first === Infinity) return;
-    this.text = this.text.slice(0, first);
+    const found = this.#stops.map((stop) => this.text.indexOf(stop, from)).filter((at) => at >= 0);
+    if (found.length === 0) return;
+    this.text = this.text.slice(0, Math.min(...found));
     this.#stopped = true;
   }
 
   /** Length of the longest end of the text that begins a stop string. */
   #heldBack(): number {
-    let held = 0;
-    for (const stop of this.#stops) held = Math.max(held, lengthBegun(this.text, stop));
-    return held;
+    return Math.max(0, ...this.#stops.map((stop) => lengthBegun(this.text, stop)));
   }
 }
 

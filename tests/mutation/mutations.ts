@@ -242,7 +242,7 @@ core/generate/beam_search.ts by device/generate/decoding_golden_test.ts
 
 core/session/stream.ts by unit/session/stream_test.ts
   stop strings inside one token alone: this.text.length - this.#longest + 1) → this.text.length)
-  the first stop string of the list wins: first = Math.min(first, at) → first = Math.min(first, first === Infinity ? at : first)
+  the first stop string of the list wins: Math.min(...found) → found[0]!
   one character too few is held back: word.length - 1, text.length) → word.length - 2, text.length)
 
 core/ops/attention.ts by unit/model/ops_test.ts
