@@ -88,10 +88,8 @@ export async function* scoreSets(
 function planOf(set: ScoreSet, index: number): Plan {
   const [first, ...others] = set as [ScoreRequest, ...ScoreRequest[]];
   const silent = Math.min(...set.map(({ from }) => from - 1));
-  const shared = others.reduce(
-    (length, { tokens }) => Math.min(length, commonLength(first.tokens, tokens)),
-    silent,
-  );
+  const lengths = others.map(({ tokens }) => commonLength(first.tokens, tokens));
+  const shared = Math.min(silent, ...lengths);
   const read = set.map(({ tokens }) => tokens.slice(0, -1));
   const leaves = Map.groupBy(set.keys(), (i) => read[i]!.slice(shared).join());
   const isOne = leaves.size === 1;
