@@ -128,9 +128,8 @@ async function dispatch(args: readonly string[], frame: Frame): Promise<number> 
   const entry = frame.registry.find((entry) => entry.name === name);
   if (entry === undefined) {
     const names = frame.registry.map((entry) => entry.name);
-    const hint = suggestionHint(name, names, "`parscale help` lists the commands");
-    const message = `unknown command "${name}"`;
-    throw new MisuseError([hint === undefined ? { message } : { message, hint }]);
+    const hint = suggestionHint(name, names) ?? "`parscale help` lists the commands";
+    throw new MisuseError([{ message: `unknown command "${name}"`, hint }]);
   }
   const command = await entry.load();
   frame.command = command;

@@ -120,9 +120,8 @@ export async function readUserConfig(
   }
   const unknown = Object.keys(tables).find((name) => !commands.includes(name));
   if (unknown !== undefined) {
-    const hint = suggestionHint(unknown, commands, "`parscale help` lists the commands");
     throw new UsageError(`config "${path}" has a table for an unknown command: "${unknown}"`, {
-      hints: hint === undefined ? [] : [hint],
+      hints: [suggestionHint(unknown, commands) ?? "`parscale help` lists the commands"],
     });
   }
   const content = tables[command];

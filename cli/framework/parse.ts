@@ -141,8 +141,8 @@ export function parse(args: readonly string[], table: FlagTable): ParsedArgs {
     else {
       const name = arg.slice(2).split("=")[0]!;
       const hint = renamedHint(name, table) ?? peerHint(name, table) ??
-        suggestionHint(arg, spellings(table), "`--help` lists the flags");
-      problems.push({ message: `unknown flag \`${arg}\``, ...(hint !== undefined && { hint }) });
+        suggestionHint(arg, spellings(table)) ?? "`--help` lists the flags";
+      problems.push({ message: `unknown flag \`${arg}\``, hint });
     }
     return false;
   };

@@ -107,10 +107,9 @@ class Resolver {
     for (const [written, value] of Object.entries(content)) {
       const key = written.replaceAll("_", "-");
       if (!keys.includes(key)) {
-        const message = `unknown key "${written}" in ${where}`;
         const hint = renamedHint(key, this.table) ??
-          suggestionHint(key, keys, "keys are the long flag names");
-        this.problems.push({ message, ...(hint !== undefined && { hint }) });
+          suggestionHint(key, keys) ?? "keys are the long flag names";
+        this.problems.push({ message: `unknown key "${written}" in ${where}`, hint });
       } else if (value !== null) {
         const flag = this.table[key]!;
         if (flag.type !== "shorthand") entries.set(key, value);
@@ -122,12 +121,12 @@ class Resolver {
 
   /** Reads a preset of the command. */
   addPreset(name: string): void {
-    const { name: command, presets = {} } = this.command;
+    const { presets = {} } = this.command;
     if (Object.hasOwn(presets, name)) {
       return this.addKeyed("preset", `preset "${name}"`, presets[name]!.values);
     }
-    const hint = suggestionHint(name, Object.keys(presets), "`parscale help presets` lists them") ??
-      `\`${command}\` has no presets`;
+    const hint = suggestionHint(name, Object.keys(presets)) ??
+      "`parscale help presets` lists them";
     this.problems.push({ message: `unknown preset "${name}"`, hint });
   }
 

@@ -45,16 +45,12 @@ export function nearest(name: string, names: Iterable<string>): string | undefin
 /** Lists up to this length are worth printing whole. */
 const SHORT_LIST = 12;
 
-/** A hint for an unknown name: the nearest one, or the list if it is short, or `otherwise`. */
-export function suggestionHint(
-  name: string,
-  names: readonly string[],
-  otherwise?: string,
-): string | undefined {
+/** A hint for an unknown name: the nearest one, or the list if it is short. */
+export function suggestionHint(name: string, names: readonly string[]): string | undefined {
   const near = nearest(name, names);
   if (near !== undefined) return `did you mean \`${near}\`?`;
   const isShort = names.length > 0 && names.length <= SHORT_LIST;
-  return isShort ? `known: ${names.join(", ")}` : otherwise;
+  return isShort ? `known: ${names.join(", ")}` : undefined;
 }
 
 /** Flags of other programs, and what they are called here; the first that a command has is meant. */

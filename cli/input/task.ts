@@ -10,6 +10,6 @@ export function requireTask(name: string, others: readonly string[] = []): Task 
   if (task !== undefined) return task;
   const names = [...TASKS.map((known) => known.name), ...others];
   throw new UsageError(`unknown task "${name}"`, {
-    hints: [suggestionHint(name, names, "`parscale eval ls` lists the tasks")!],
+    hints: [suggestionHint(name, names) ?? "`parscale eval ls` lists the tasks"],
   });
 }
