@@ -131,11 +131,7 @@ function messageOf({ text, calls }: Delta) {
 
 function callDelta({ index, id, name, arguments: text }: ToolCallDelta) {
   const begun = name === undefined ? {} : { id, type: "function" };
-  return {
-    index,
-    ...begun,
-    function: { ...(name === undefined ? {} : { name }), arguments: text },
-  };
+  return { index, ...begun, function: { name, arguments: text } };
 }
 
 /** Tokens of all choices; a prompt counts once, however many choices it has. */
