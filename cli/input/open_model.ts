@@ -44,22 +44,28 @@ export async function openModel(plan: ModelPlan, io: Io): Promise<Session> {
   return await openModel(plan.model, { ...plan, events, signal, lazyTokenizer: true });
 }
 
-/**
- * Text of `--dry-run` for a command that runs a model: the model is opened and checked as by the run, so
- * that what is wrong with it shows. Nothing is downloaded, and no quantized weights are kept.
- */
-export async function describeModel<
-  P extends { readonly model: ModelPlan },
-  T extends { readonly session: Session },
->(
-  plan: P,
+/** Text of `--dry-run` for a command that runs one model; see `describeModels`. */
+export async function describeModel(
+  plan: ModelPlan,
   io: Io,
-  open: (plan: P, io: Io) => Promise<T>,
-  check?: (opened: T) => void | Promise<void>,
+  check: (session: Session) => unknown,
 ): Promise<PlanText> {
-  const { model } = plan.model;
+  const open = async (plan: ModelPlan) => ({ session: await openModel(plan, io) });
+  return await describeModels(plan, open, ({ session }) => check(session));
+}
+
+/**
+ * Text of `--dry-run`: models are opened and checked as by the run, so that what is wrong with them shows.
+ * Nothing is downloaded, and no quantized weights are kept.
+ */
+export async function describeModels<T extends { readonly session: Session }>(
+  plan: ModelPlan,
+  open: (plan: ModelPlan) => Promise<T>,
+  check?: (opened: T) => unknown,
+): Promise<PlanText> {
+  const { model } = plan;
   if (await isOnHub(model)) return { lines: [`model: ${model} on the hub`] };
-  const opened = await open({ ...plan, model: { ...plan.model, weightCache: false } }, io);
+  const opened = await open({ ...plan, weightCache: false });
   using session = opened.session;
   await check?.(opened);
   const { device, config: { family, streams } } = session;

@@ -8,7 +8,7 @@ import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { type EndingSignal, onEndingSignals, SIGNALS } from "../../output/signals.ts";
 import { type NamedAdapter, openServed, parseAdapters } from "../../input/named_models.ts";
-import { describeModel, type ModelPlan, modelPlan } from "../../input/open_model.ts";
+import { describeModels, type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { TerminalLines } from "../../input/terminal_lines.ts";
 import type { command } from "./flags.ts";
 import { type AnswerOptions, ChatSession } from "./session.ts";
@@ -39,14 +39,14 @@ export function plan(values: ChatValues, _io: unknown, invocation: Invocation): 
 
 /** Text of `--dry-run`. */
 export async function describe(plan: ChatPlan, io: Io): Promise<PlanText> {
-  return await describeModel(plan, io, openModels);
+  return await describeModels(plan.model, (model) => openServed(model, plan.adapters, io));
 }
 
 const PROMPT = "> ";
 
 /** Runs the command; the number is its exit code. */
 export async function run(plan: ChatPlan, io: Io): Promise<number> {
-  const { session: opened, models } = await openModels(plan, io);
+  const { session: opened, models } = await openServed(plan.model, plan.adapters, io);
   using _opened = opened;
   using session = new ChatSession(models, plan.system, plan.decoding);
   const isTerminal = io.isTerminal("stdin") && io.isTerminal("stdout");
@@ -84,10 +84,6 @@ export async function run(plan: ChatPlan, io: Io): Promise<number> {
     lines?.[Symbol.dispose]();
     if (path !== undefined) await addToHistory(path, history.slice(known));
   }
-}
-
-async function openModels({ model, adapters }: ChatPlan, io: Io) {
-  return await openServed(model, adapters, io);
 }
 
 /** A signal that ends the conversation. */

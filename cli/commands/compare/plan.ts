@@ -100,8 +100,9 @@ export async function describe(plan: ReadPlan | EvaluatePlan, io: Io): Promise<P
   return { lines, results: { evaluations: methods.length } };
 }
 
-async function methodsOf({ model, beams, parscale }: CompareValues): Promise<Method[]> {
-  const single = ["--model", model!]; // the table asks for it where there are no folders
+async function methodsOf({ beams, parscale, ...values }: CompareValues): Promise<Method[]> {
+  const model = values.model!; // the table asks for it where there are no folders
+  const single = ["--model", model];
   const methods: Method[] = [
     { name: "p1", model: { model }, args: single },
     ...beams.map((count) => ({

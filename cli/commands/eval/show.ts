@@ -27,7 +27,7 @@ import { PUBLISHED } from "../../../core/eval/tasks/published.ts";
 import { renderChat } from "../../../core/tokenizer/chat.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { PlanText } from "../../framework/command.ts";
-import { describeModel, findModel, type ModelPlan, openModel } from "../../input/open_model.ts";
+import { describeModel, findModel, type ModelPlan } from "../../input/open_model.ts";
 import { visibleLines } from "../../output/clean.ts";
 import { buildDocument, type Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
@@ -95,12 +95,7 @@ async function describeAnswering(plan: EvaluatePlan, io: Io): Promise<PlanText> 
   const { model } = plan;
   if (model === undefined) return { lines: [] };
   const { prepareModel } = await import("./answer.ts");
-  const open = async ({ model }: { readonly model: ModelPlan }) => ({
-    session: await openModel(model, io),
-  });
-  return await describeModel({ model }, io, open, async ({ session }) => {
-    await prepareModel(session, plan);
-  });
+  return await describeModel(model, io, (session) => prepareModel(session, plan));
 }
 
 function lineOf(

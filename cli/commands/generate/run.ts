@@ -11,7 +11,7 @@ import type { Tokenizer } from "../../../core/tokenizer/types.ts";
 import type { PlanText } from "../../framework/command.ts";
 import { memoryBudget } from "../../input/limits.ts";
 import { type NamedSessions, openAdapters } from "../../input/named_models.ts";
-import { describeModel, openModel } from "../../input/open_model.ts";
+import { describeModels, type ModelPlan, openModel } from "../../input/open_model.ts";
 import { type Prompt, readPrompts } from "../../input/prompts.ts";
 import { failureOf } from "../../input/rows.ts";
 import { hashInput, isOfShard } from "../../input/shard.ts";
@@ -40,7 +40,8 @@ export async function describe(plan: GeneratePlan, io: Io): Promise<PlanText> {
     if (plan.prompts.from === "-") return;
     for await (const _ of readPrompts(plan.prompts, io, session));
   };
-  return await describeModel(plan, io, openSessions, check);
+  const open = (model: ModelPlan) => openSessions({ ...plan, model }, io);
+  return await describeModels(plan.model, open, check);
 }
 
 /** Runs the command; the number is its exit code. */

@@ -16,13 +16,7 @@ import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { formatFlag } from "../../framework/table.ts";
 import { refuseFlags, refuseFormat } from "../../input/forms.ts";
 import { requireContext } from "../../input/limits.ts";
-import {
-  describeModel,
-  findModel,
-  type ModelPlan,
-  modelPlan,
-  openModel,
-} from "../../input/open_model.ts";
+import { describeModel, findModel, modelPlan, openModel } from "../../input/open_model.ts";
 import { readJsonLines, rowError } from "../../input/rows.ts";
 import { visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -55,12 +49,8 @@ export async function describe(values: InspectValues, io: Io): Promise<PlanText>
     if (!await isOnHub(values.model)) await openTokenizer(await folderOf(values, io));
     return { lines: [] };
   }
-  const open = async ({ model }: { readonly model: ModelPlan }) => ({
-    session: await openModel(model, io),
-  });
-  const check = ({ session }: { readonly session: Session }) =>
-    void contextOf(session.config, values);
-  return await describeModel({ model: modelPlan(values) }, io, open, check);
+  const check = ({ config }: Session) => contextOf(config, values);
+  return await describeModel(modelPlan(values), io, check);
 }
 
 /** Tokens of a row that memory is planned for. */

@@ -66,11 +66,7 @@ export function plan(
 /** Text of `--dry-run`. */
 export async function describe(plan: ScorePlan, io: Io): Promise<PlanText> {
   await io.requireFile(plan.from);
-  return await describeModel(plan, io, openSession, ({ session }) => checkWeights(session, plan));
-}
-
-async function openSession({ model }: ScorePlan, io: Io): Promise<{ session: Session }> {
-  return { session: await openModel(model, io) };
+  return await describeModel(plan.model, io, (session) => checkWeights(session, plan));
 }
 
 function checkWeights({ config }: Session, { streamWeights }: ScorePlan): void {

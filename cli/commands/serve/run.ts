@@ -16,7 +16,7 @@ import { bytesText } from "../../output/units.ts";
 import { generate } from "../../../core/generate/generate.ts";
 import type { PlanText } from "../../framework/command.ts";
 import { openServed } from "../../input/named_models.ts";
-import { describeModel } from "../../input/open_model.ts";
+import { describeModels, type ModelPlan } from "../../input/open_model.ts";
 import { type HttpServer, listen } from "./listen.ts";
 import { isProbe, recordJson, recordLine } from "./log.ts";
 import { apiKeyOf, type ServePlan } from "./plan.ts";
@@ -25,7 +25,8 @@ export { plan } from "./plan.ts";
 
 /** Text of `--dry-run`. */
 export async function describe(plan: ServePlan, io: Io): Promise<PlanText> {
-  return await describeModel(plan, io, openModels, ({ models }) => checkModels(models, plan, io));
+  const open = (model: ModelPlan) => openModels({ ...plan, model }, io);
+  return await describeModels(plan.model, open, ({ models }) => checkModels(models, plan, io));
 }
 
 /** Runs the command; the number is its exit code. */

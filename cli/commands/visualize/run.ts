@@ -33,13 +33,9 @@ export { plan } from "./plan.ts";
 
 /** Text of `--dry-run`; stdin is left to the run. */
 export async function describe(plan: VisualizePlan, io: Io): Promise<PlanText> {
-  const { model: { model: name }, source } = plan;
+  const { model, source } = plan;
   if (source.kind !== "files" || !source.paths.includes("-")) await readTexts(source, io);
-  return await describeModel(plan, io, openSession, ({ session }) => requireStreams(session, name));
-}
-
-async function openSession({ model }: VisualizePlan, io: Io): Promise<{ session: Session }> {
-  return { session: await openModel(model, io) };
+  return await describeModel(model, io, (session) => requireStreams(session, model.model));
 }
 
 /** Runs the command. */
