@@ -4,6 +4,7 @@
  * Redirects are followed here and not by `fetch`, so that the token goes to the origin of the hub and
  * to no other, whatever a runtime does.
  */
+import { setTimeout as delay } from "node:timers/promises";
 import type { HubAccess } from "./access.ts";
 
 /** Times that decide how patient the client is; tests shorten them. */
@@ -69,22 +70,19 @@ export class HubClient {
   /** One request with its redirects; any status but 2xx throws `StatusError`. */
   async get(address: string, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
     this.signal?.throwIfAborted();
-    const abort = new AbortController();
-    const silence = new Silence(this.patience.silenceMs, abort);
-    const stop = () => abort.abort(this.signal?.reason);
-    this.signal?.addEventListener("abort", stop, { once: true });
+    const silence = new Silence(this.patience.silenceMs);
+    const signal = AbortSignal.any([silence.signal, ...this.signal ? [this.signal] : []]);
     const waiting = setTimeout(() => this.#sayWait(address), NOTICE_MS);
     try {
-      const { response, url } = await this.#follow(address, headers, abort.signal);
+      const { response, url } = await this.#follow(address, headers, signal);
       this.#onWait = undefined; // the hub can be reached
       if (!response.ok) {
         await response.body?.cancel();
         throw this.#statusError(response, url);
       }
-      return { response, chunks: () => this.#read(response, silence, stop) };
+      return { response, chunks: () => this.#read(response, silence) };
     } catch (error) {
       silence.end();
-      this.signal?.removeEventListener("abort", stop);
       throw this.#networkError(error, address);
     } finally {
       clearTimeout(waiting);
@@ -139,11 +137,7 @@ export class HubClient {
     );
   }
 
-  async *#read(
-    { body }: Response,
-    silence: Silence,
-    stop: () => void,
-  ): AsyncGenerator<Uint8Array> {
+  async *#read({ body }: Response, silence: Silence): AsyncGenerator<Uint8Array> {
     try {
       if (body === null) return;
       for await (const chunk of body) {
@@ -155,7 +149,6 @@ export class HubClient {
       throw this.#networkError(error, "the connection");
     } finally {
       silence.end();
-      this.signal?.removeEventListener("abort", stop);
     }
   }
 
@@ -202,22 +195,18 @@ export class HubClient {
 
   /** Waits; the signal ends it with its reason. */
   async wait(ms: number): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, ms);
-    const stop = () => resolve();
-    this.signal?.addEventListener("abort", stop);
-    await promise;
-    clearTimeout(timer);
-    this.signal?.removeEventListener("abort", stop);
+    await delay(ms, undefined, { signal: this.signal }).catch(() => {}); // aborted
     this.signal?.throwIfAborted();
   }
 }
 
 /** Aborts a request that says nothing for too long. */
 class Silence {
+  readonly #abort = new AbortController();
+  readonly signal = this.#abort.signal;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(readonly ms: number, readonly abort: AbortController) {
+  constructor(readonly ms: number) {
     this.heard();
   }
 
@@ -226,7 +215,7 @@ class Silence {
     const error = Object.assign(new Error(`silent for ${this.ms / 1000} s`), {
       name: "SilenceError",
     });
-    this.#timer = setTimeout(() => this.abort.abort(error), this.ms);
+    this.#timer = setTimeout(() => this.#abort.abort(error), this.ms);
   }
 
   end(): void {
