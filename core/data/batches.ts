@@ -75,7 +75,7 @@ export class BatchStream {
 
   /** Slots that rows need: without packing, `tokens` may be lowered to this and nothing changes. */
   get longestRow(): number {
-    if (this.#options.pack ?? true) return this.#options.tokens;
+    if (this.#options.pack) return this.#options.tokens;
     return Math.max(...this.#sources.map(({ rows }) => rows.longestPiece));
   }
 
@@ -91,23 +91,21 @@ export class BatchStream {
 
   /** The next batch, or undefined after the last. */
   next(): Batch | undefined {
-    const { batch, tokens } = this.#options;
-    if (this.#isOver) return undefined;
-    const builder = new BatchBuilder(batch, tokens);
-    for (let row = 0; row < batch && !this.#isOver; row++) {
-      const { rows, index } = this.#pickSource();
-      builder.addRow(index, rows.next(), (document, start, end) => rows.read(document, start, end));
-      this.#taken[index]!++;
-    }
-    return builder;
+    const builder = new BatchBuilder(this.#options.batch, this.#options.tokens);
+    return this.#advance(builder) ? builder : undefined;
   }
 
   /** Goes past the next batch without reading its tokens; false after the last. */
   skip(): boolean {
+    return this.#advance();
+  }
+
+  /** Takes the rows of a batch, and adds them to one that is being built. */
+  #advance(builder?: BatchBuilder): boolean {
     if (this.#isOver) return false;
     for (let row = 0; row < this.#options.batch && !this.#isOver; row++) {
-      const { rows, index } = this.#pickSource();
-      rows.next();
+      const { rows, index } = this.#pickSource(), next = rows.next();
+      builder?.addRow(index, next, (document, start, end) => rows.read(document, start, end));
       this.#taken[index]!++;
     }
     return true;
@@ -175,7 +173,7 @@ export function splitDocuments(
 }
 
 function fingerprintOf(sources: readonly BatchSource[], options: BatchOptions): string {
-  const { tokens, seed, shuffle = true, pack = true, longRows = "error" } = options;
+  const { tokens, seed, shuffle, pack, longRows } = options;
   const parts = sources.map(({ stores, documents, weight = 1 }) => ({
     keys: stores.map(({ key }) => key),
     documents: documents === undefined

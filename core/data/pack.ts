@@ -19,11 +19,11 @@ export interface PlanOptions {
   readonly pack: boolean;
   /** Returns whether a document may be cut into several pieces. */
   readonly splittable: (document: number) => boolean;
-  readonly longRows?: LongRows;
-  /** Returns (default: always) whether slots `start` to `end` of a document that was cut have a trained target. */
-  readonly isTrained?: (document: number, start: number, end: number) => boolean;
+  readonly longRows: LongRows;
+  /** Returns whether slots `start` to `end` of a document that was cut have a trained target. */
+  readonly isTrained: (document: number, start: number, end: number) => boolean;
   /** Names a document in messages. */
-  readonly nameOf?: (document: number) => string;
+  readonly nameOf: (document: number) => string;
 }
 
 /** Rows of pieces: row r has the pieces from `rowStarts[r]` to before `rowStarts[r + 1]`. */
@@ -74,7 +74,7 @@ export function planRows(
 type Pieces = Pick<RowPlan, "documents" | "starts" | "lengths" | "shortened">;
 
 function cutPieces(lengths: Uint32Array, order: Uint32Array, options: PlanOptions): Pieces {
-  const { tokens, splittable, longRows = "error", isTrained = () => true } = options;
+  const { tokens, splittable, longRows, isTrained } = options;
   let bound = 0;
   for (const document of order) bound += Math.ceil(lengths[document]! / tokens);
   const documents = new Uint32Array(bound), starts = new Uint32Array(bound);
@@ -141,8 +141,7 @@ function fillRows(lengths: Uint32Array, tokens: number): { rowOf: Uint32Array; r
   return { rowOf, rows };
 }
 
-function tooLong(document: number, length: number, options: PlanOptions): DataError {
-  const { tokens, nameOf = (document) => `document ${document + 1}` } = options;
+function tooLong(document: number, length: number, { tokens, nameOf }: PlanOptions): DataError {
   return new DataError(
     `${nameOf(document)} does not fit into a row: ${length} tokens, expected at most ${tokens}`,
     {

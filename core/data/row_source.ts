@@ -25,12 +25,12 @@ export interface RowOptions {
   /** Slots of a row. */
   readonly tokens: number;
   readonly seed: number;
-  /** True if every epoch has an order of its own (default true). */
-  readonly shuffle?: boolean;
-  /** True if documents share rows (default true). */
-  readonly pack?: boolean;
-  /** Treatment of documents that do not fit and may not be cut (default `error`). */
-  readonly longRows?: LongRows;
+  /** True if every epoch has an order of its own. */
+  readonly shuffle: boolean;
+  /** True if documents share rows. */
+  readonly pack: boolean;
+  /** Treatment of documents that do not fit and may not be cut. */
+  readonly longRows: LongRows;
 }
 
 /** With more stores than this, none keeps its files open: the system limits how many may be. */
@@ -75,7 +75,7 @@ export class RowSource {
 
   /** Rows of an epoch; packing makes them differ a little from one to the next. */
   rowsIn(epoch: number): number {
-    const { shuffle = true, pack = true } = this.#options;
+    const { shuffle, pack } = this.#options;
     const same = !(shuffle && pack) || epoch === this.#planned.epoch;
     return same ? this.#planned.plan.rows : this.#plan(epoch).plan.rows;
   }
@@ -123,7 +123,7 @@ export class RowSource {
   }
 
   #plan(epoch: number): { epoch: number; plan: RowPlan; order: Uint32Array } {
-    const { tokens, seed, shuffle = true, pack = true, longRows } = this.#options;
+    const { tokens, seed, shuffle, pack, longRows } = this.#options;
     const random = shuffle ? new RandomStream(seed, `shuffle.${this.#name}.${epoch}`) : undefined;
     const documents = this.#documents.slice();
     if (random) shuffleInPlace(documents, random);

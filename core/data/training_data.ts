@@ -155,24 +155,15 @@ async function buildStreams(
     : undefined;
   const [train, held] = split(plan, sources, own);
 
-  const { seed, shuffle, pack, longRows, epochs } = plan;
-  const options = (batch: number, tokens: number): BatchOptions => ({
-    batch,
-    tokens,
-    seed,
-    shuffle,
-    pack,
-    longRows,
-    epochs,
-  });
   const streamOf = (batch: number, tokens: number) =>
-    new BatchStream(train, options(batch, tokens));
-  const evalStreamOf = held && ((batch: number, tokens: number) => {
-    const inOrder = { ...options(batch, tokens), shuffle: false, epochs: 1 };
-    return new BatchStream(held, inOrder);
-  });
+    new BatchStream(train, { ...plan, batch, tokens });
+  const inOrder = { ...plan, shuffle: false, epochs: 1 };
+  const evalStreamOf = held &&
+    ((batch: number, tokens: number) => new BatchStream(held, { ...inOrder, batch, tokens }));
   const longest = () => [streamOf(1, seqLen), evalStreamOf?.(1, seqLen)];
-  const tokens = pack ? seqLen : Math.max(...longest().map((stream) => stream?.longestRow ?? 0));
+  const tokens = plan.pack
+    ? seqLen
+    : Math.max(...longest().map((stream) => stream?.longestRow ?? 0));
   return {
     batches: (rows) => streamOf(rows, tokens),
     evalBatches: evalStreamOf && ((rows) => evalStreamOf(rows, tokens)),

@@ -55,7 +55,8 @@ async function trainAs(ranks: Collective | DataParallel, options: Options = {}):
   const trainer = await openRank(ranks, options);
   const stores = [tokensInMemory(DOCUMENTS, "tokens")];
   const held = [tokensInMemory(DOCUMENTS.slice(0, 5), "tokens")];
-  const rows = { tokens: 8, batch: 1, seed: 3, pack: false, epochs: 1 };
+  const longRows = "error" as const;
+  const rows = { tokens: 8, batch: 1, seed: 3, pack: false, shuffle: true, epochs: 1, longRows };
   const stream = new BatchStream([{ stores }], rows);
   let start: TrainingState = { step: 0, tokens: 0, lossEma: undefined, cursor: stream.cursor };
   if (options.resume) {

@@ -13,7 +13,10 @@ import { RandomStream } from "../../../core/base/random.ts";
 import { withScratch } from "../../scratch.ts";
 import { jsonLines, tokensInMemory } from "./testing.ts";
 
-const OPTIONS: BatchOptions = { batch: 2, tokens: 8, seed: 7 };
+const OPTIONS: BatchOptions = {
+  ...{ batch: 2, tokens: 8, seed: 7 },
+  ...{ shuffle: true, pack: true, longRows: "error" },
+};
 const ORDERED = { ...OPTIONS, shuffle: false, epochs: 1 };
 
 /** A source of one store. */
@@ -73,7 +76,8 @@ Deno.test("every epoch trains every target once, in rows of whole documents", ()
     ];
     const expected = documents.flatMap((ids) => ids.slice(1).filter((id) => id >= 0));
     const plain = documents.flat().map((id) => id < 0 ? ~id : id);
-    const stream = new BatchStream([{ stores }], { batch: 3, tokens: 12, seed, epochs: 2 });
+    const options = { ...OPTIONS, batch: 3, tokens: 12, seed, epochs: 2 };
+    const stream = new BatchStream([{ stores }], options);
     const batches = [...batchesOf(stream)], found = batches.flatMap(trainedIn);
     assertEquals(found.length, batches.reduce((sum, { predicted }) => sum + predicted, 0));
     for (const half of [found.slice(0, expected.length), found.slice(expected.length)]) {

@@ -5,7 +5,12 @@ import { DataError } from "../../../core/base/errors.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { HANG_MS } from "../../hang.ts";
 
-const OPTIONS: PlanOptions = { tokens: 10, pack: true, splittable: () => true };
+const OPTIONS: PlanOptions = {
+  ...{ tokens: 10, pack: true, longRows: "error" },
+  splittable: () => true,
+  isTrained: () => true,
+  nameOf: (document) => `row ${document + 1}`,
+};
 
 /** Plans documents in file order. */
 const plan = (lengths: readonly number[], options: Partial<PlanOptions> = {}) =>
@@ -58,7 +63,7 @@ Deno.test("without packing every piece has a row, in order", () => {
 Deno.test("documents that do not fit stop the run, are dropped or cut short", () => {
   const splittable = (document: number) => document === 3;
   const lengths = [4, 11, 5, 12];
-  const strict = () => void plan(lengths, { splittable, nameOf: (i) => `row ${i + 1}` });
+  const strict = () => void plan(lengths, { splittable });
   const words = "row 2 does not fit into a row: 11 tokens, expected at most 10";
   const { hints } = assertThrows(strict, DataError, words);
   assertStringIncludes(hints.join(), "`--seq-len` to 11");
