@@ -26,7 +26,6 @@ import { requireVocabulary, STORE_SCHEMA, type TokenStore } from "./token_store.
 import { TokenWriter } from "./token_writer.ts";
 import {
   hashTokenizer,
-  INLINE_BYTES,
   openIfWhole,
   type OpenTokensOptions,
   settingsOf,
@@ -226,13 +225,9 @@ class FileTokenizer implements AsyncDisposable {
       return cached;
     }
     await using writer = await TokenWriter.begin(cacheFolder);
-    let kind: Document["kind"] = "text";
-    await writeDocuments(documents(), writer, this.#pool, {
+    const kind = await writeDocuments(documents(), writer, this.#pool, {
       signal,
-      onBatch: (batch) => {
-        kind = batch[0]!.kind;
-        if (kind !== "tokens" && file.size >= INLINE_BYTES) this.#pool.start();
-      },
+      size: () => file.size,
       onWritten: () => onProgress?.(file, this.#tokens + writer.tokens),
     });
     this.#tokens += writer.tokens;

@@ -47,7 +47,7 @@ export interface OpenTokensOptions {
 }
 
 /** Below this many bytes workers take longer to start than the work does. */
-export const INLINE_BYTES = 1 << 20;
+const INLINE_BYTES = 1 << 20;
 
 /** A batch is full with either of these. */
 const BATCH_DOCUMENTS = 512, BATCH_CHARACTERS = 1 << 18;
@@ -117,7 +117,7 @@ async function tokenize(
   const stdin = options.stdin?.pipeThrough(new TransformStream(), { signal });
   const totalBytes = path === STDIN ? undefined : (await Deno.stat(path)).size;
   const hash = createHash("sha256");
-  let bytes = 0, format: FileFormat = formatOf(path), kind: Document["kind"] = "text";
+  let bytes = 0, format: FileFormat = formatOf(path);
   const onChunk = (chunk: Uint8Array) => {
     signal?.throwIfAborted();
     bytes += chunk.length;
@@ -127,12 +127,10 @@ async function tokenize(
 
   using pool = new EncodePool(settingsOf(nameOf(path), options), threads);
   await using writer = await TokenWriter.begin(cacheFolder);
-  await writeDocuments(readDocuments(path, { stdin, onChunk, onFormat }), writer, pool, {
+  const documents = readDocuments(path, { stdin, onChunk, onFormat });
+  const kind = await writeDocuments(documents, writer, pool, {
     signal,
-    onBatch: (batch) => {
-      kind = batch[0]!.kind;
-      if (kind !== "tokens" && (totalBytes ?? bytes) >= INLINE_BYTES) pool.start();
-    },
+    size: () => totalBytes ?? bytes,
     onWritten: () =>
       onProgress?.({ documents: writer.documents, tokens: writer.tokens, bytes, totalBytes }),
   });
@@ -141,31 +139,34 @@ async function tokenize(
   return await writer.finish(keyOf(whole, format), kind, whole, nameOf(path));
 }
 
-/** Encodes documents and appends them, with a bounded number of batches in flight. */
+/** Encodes documents of one kind, which it returns, with a bounded number of batches in flight. */
 export async function writeDocuments(
   documents: AsyncIterable<Document>,
   writer: TokenWriter,
   pool: EncodePool,
-  { signal, onBatch, onWritten }: {
+  { signal, size, onWritten }: {
     readonly signal?: AbortSignal | undefined;
-    /** Called before a batch is encoded. */
-    readonly onBatch: (batch: readonly Document[]) => void;
+    /** Bytes of the file, as far as they are known. */
+    readonly size: () => number;
     readonly onWritten: () => void;
   },
-): Promise<void> {
+): Promise<Document["kind"]> {
+  let kind: Document["kind"] = "text";
   const pending: Promise<EncodedBatch>[] = [];
   const writeFirst = async () => {
     await writer.append(await abortable(pending.shift()!, signal));
     onWritten();
   };
   for await (const batch of batchesOf(documents)) {
-    onBatch(batch);
+    kind = batch[0]!.kind;
+    if (kind !== "tokens" && size() >= INLINE_BYTES) pool.start();
     const encoded = pool.encode(batch);
     encoded.catch(() => {}); // heard of when its turn comes
     pending.push(encoded);
     while (pending.length >= pool.capacity) await writeFirst();
   }
   while (pending.length > 0) await writeFirst();
+  return kind;
 }
 
 /** Returns the settings of encoding alone, since a worker cannot be sent functions. */
