@@ -56,12 +56,11 @@ export class Table {
 
   static async open(file: AsyncBuffer, path: string): Promise<Table> {
     const { parquetMetadataAsync, parquetSchema } = await import("hyparquet");
-    const metadata = await orDataError(path, () => parquetMetadataAsync(file));
-    await orDataError(
-      path,
-      () => Promise.try(() => requireColumns(metadata, parquetSchema(metadata))),
-    );
-    return new Table(file, path, metadata);
+    return await orDataError(path, async () => {
+      const metadata = await parquetMetadataAsync(file);
+      requireColumns(metadata, parquetSchema(metadata));
+      return new Table(file, path, metadata);
+    });
   }
 
   get groups(): number {
