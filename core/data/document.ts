@@ -28,17 +28,6 @@ export type Document =
 /** The label of a token that is not trained. */
 export const IGNORED_LABEL = -100;
 
-/** Every key we read; a table's other columns need not be decoded. */
-export const DOCUMENT_KEYS: readonly string[] = [
-  "text",
-  "tokens",
-  "labels",
-  "prompt",
-  "completion",
-  "messages",
-  "tools",
-];
-
 /** The keys that tell the kind; the others only accompany them. */
 const KIND_OF_KEY: Readonly<Record<string, DocumentKind>> = {
   text: "text",
@@ -48,6 +37,9 @@ const KIND_OF_KEY: Readonly<Record<string, DocumentKind>> = {
   completion: "completion",
   messages: "messages",
 };
+
+/** Every key we read; a table's other columns need not be decoded. */
+export const DOCUMENT_KEYS: readonly string[] = [...Object.keys(KIND_OF_KEY), "tools"];
 
 const KINDS_HINT =
   'a row is {"text": ...}, {"tokens": [...]}, {"prompt": ..., "completion": ...} or {"messages": [...]}';
