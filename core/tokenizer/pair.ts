@@ -7,12 +7,7 @@
  * used all the same and some of the continuation is lost, so that published scores can be reproduced.
  */
 import { DataError } from "../base/errors.ts";
-import type { EncodeOptions, Tokenizer } from "./types.ts";
-
-/** Part of a tokenizer that `encodePair` needs. */
-interface Encoder {
-  encode(text: string, options?: EncodeOptions): ArrayLike<number>;
-}
+import type { Tokenizer } from "./types.ts";
 
 /** Python's `str.rstrip`: Unicode white space and the four separators U+001C to U+001F. */
 // deno-lint-ignore no-control-regex
@@ -38,7 +33,7 @@ export function startTokenOf(
  * @throws {DataError} when there is nothing to score, or no start token for an empty context
  */
 export function encodePair(
-  tokenizer: Encoder,
+  tokenizer: Pick<Tokenizer, "encode">,
   context: string,
   continuation: string,
   startToken: number | undefined,
@@ -48,7 +43,7 @@ export function encodePair(
     throw new DataError("cannot score an empty continuation");
   }
   if (context === "") {
-    const tokens = Array.from(tokenizer.encode(continuation, { frame: false }));
+    const tokens = tokenizer.encode(continuation, { frame: false });
     if (startToken === undefined) {
       throw new DataError(
         "cannot score after an empty prompt: the model has no end token to start from",
@@ -58,8 +53,8 @@ export function encodePair(
     return { tokens: tokens[0] === startToken ? tokens : [startToken, ...tokens], from: 1 };
   }
   const kept = context.replace(TRAILING_SPACE, "");
-  const before = Array.from(tokenizer.encode(kept));
-  const whole = Array.from(tokenizer.encode(context + continuation));
+  const before = tokenizer.encode(kept);
+  const whole = tokenizer.encode(context + continuation);
   const isCut = keepsText && before.some((id, i) => whole[i] !== id);
   const after = isCut
     ? encodeApart(tokenizer, context.slice(kept.length) + continuation)
@@ -69,8 +64,8 @@ export function encodePair(
 }
 
 /** Tokens of a text that continues another, without the blank that some tokenizers put before a text. */
-function encodeApart(tokenizer: Encoder, text: string): number[] {
-  const encode = (text: string) => Array.from(tokenizer.encode(text, { frame: false }));
+function encodeApart(tokenizer: Pick<Tokenizer, "encode">, text: string): number[] {
+  const encode = (text: string) => tokenizer.encode(text, { frame: false });
   const lineEnd = encode("\n"), line = encode(`\n${text}`);
   return lineEnd.every((id, i) => line[i] === id) ? line.slice(lineEnd.length) : encode(text);
 }

@@ -5,13 +5,13 @@
  * there, counted here.
  */
 import { encodePair } from "../../tokenizer/pair.ts";
-import type { EncodeOptions } from "../../tokenizer/types.ts";
+import type { Tokenizer } from "../../tokenizer/types.ts";
 import type { ScoreSet } from "../../generate/score_sets.ts";
 import type { LikelihoodRequest, TextRequest } from "./documents.ts";
 
 /** Properties of a model that encoding depends on. */
 export interface Encoding {
-  readonly tokenizer: { encode(text: string, options?: EncodeOptions): ArrayLike<number> };
+  readonly tokenizer: Pick<Tokenizer, "encode">;
   /** Most tokens the model reads. */
   readonly maxLength: number;
   /** Stands before a text that begins with nothing; see `startTokenOf`. */
@@ -42,7 +42,7 @@ export class RequestEncoder {
   /** Tokens of a prompt that leaves room for the answer. */
   prompt({ context, maxTokens }: TextRequest): number[] {
     const { tokenizer, maxLength } = this.#encoding;
-    const tokens = Array.from(tokenizer.encode(context));
+    const tokens = tokenizer.encode(context);
     const room = Math.max(1, maxLength - maxTokens);
     if (tokens.length > room) this.truncated++;
     return tokens.slice(-room);
@@ -54,7 +54,7 @@ export class RequestEncoder {
    */
   windows({ continuation }: LikelihoodRequest): ScoreSet {
     const { tokenizer, startToken, maxLength } = this.#encoding;
-    const tokens = Array.from(tokenizer.encode(continuation));
+    const tokens = tokenizer.encode(continuation);
     if (startToken !== undefined) tokens.unshift(startToken);
     // Places of tokens; the one at 0 is only read.
     const last = tokens.length - 1;
