@@ -71,22 +71,14 @@ export async function openTokenizer(
   if (await exists("tokenizer.json")) return openTokenizerJson(common);
   const [vocabulary, merges] = [await exists("vocab.json"), await exists("merges.txt")];
   if (vocabulary && merges) return openVocabularyAndMerges(common);
-  throw new DataError(
-    `"${directory}" has no tokenizer: ${
-      vocabulary
-        ? "vocab.json without merges.txt"
-        : merges
-        ? "merges.txt without vocab.json"
-        : "neither tokenizer.json nor vocab.json and merges.txt"
-    }`,
-    {
-      hints: [
-        `copy ${
-          vocabulary ? "merges.txt" : merges ? "vocab.json" : "tokenizer.json"
-        } into the folder`,
-      ],
-    },
-  );
+  const [found, missing] = vocabulary
+    ? ["vocab.json without merges.txt", "merges.txt"]
+    : merges
+    ? ["merges.txt without vocab.json", "vocab.json"]
+    : ["neither tokenizer.json nor vocab.json and merges.txt", "tokenizer.json"];
+  throw new DataError(`"${directory}" has no tokenizer: ${found}`, {
+    hints: [`copy ${missing} into the folder`],
+  });
 }
 
 /** `tokenizer_config.json`; older folders have a part of it in two other files, as in transformers. */
@@ -157,23 +149,16 @@ async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
       { hints: ["copy tokenizer.json into the folder, which describes any kind of tokenizer"] },
     );
   }
-  const path = `${directory}/vocab.json`, mergesPath = `${directory}/merges.txt`;
+  const path = `${directory}/vocab.json`;
   const configPath = `${directory}/tokenizer_config.json`;
   const addedTokens = readAddedTokens({}, config, { settings: configPath, config: configPath });
-  const spanOf = (source: Uint8Array, path: string) => ({
-    source,
-    from: 0,
-    to: source.length,
-    path,
-  });
+  const spanOf = async (name: string) => {
+    const source = await files.read(name, MAX_TABLE_BYTES);
+    return { source, from: 0, to: source.length, path: `${directory}/${name}` };
+  };
   try {
-    const vocabulary = readVocabulary(
-      spanOf(await files.read("vocab.json", MAX_TABLE_BYTES), path),
-    );
-    const merges = readMergeLines(
-      spanOf(await files.read("merges.txt", MAX_TABLE_BYTES), mergesPath),
-      vocabulary,
-    );
+    const vocabulary = readVocabulary(await spanOf("vocab.json"));
+    const merges = readMergeLines(await spanOf("merges.txt"), vocabulary);
     if (vocabulary.byteIds.includes(-1)) throw new NotByteLevel();
     return buildByteLevel(common, { vocabulary, merges, layout: QWEN }, addedTokens, path);
   } catch (error) {
