@@ -42,17 +42,8 @@ export interface HeaderEntry {
   readonly byteLength: number;
 }
 
-/** A validated header. */
-export interface SafetensorsHeader {
-  /** In the order of the data section. */
-  readonly entries: readonly HeaderEntry[];
-  readonly metadata: Readonly<Record<string, string>>;
-  /** Position of the first data byte in the file. */
-  readonly dataOffset: number;
-}
-
-/** Reads and validates the header of a safetensors file. */
-export async function readHeader(path: string): Promise<SafetensorsHeader> {
+/** Reads and validates the header of a safetensors file: tensors in the order of the data section. */
+export async function readHeader(path: string): Promise<readonly HeaderEntry[]> {
   using file = openRegularFile(path);
   const info = await file.stat();
   if (info.size < 8) {
@@ -79,7 +70,7 @@ export async function readHeader(path: string): Promise<SafetensorsHeader> {
 type Fail = (tensor: string, problem: string, hints?: string[]) => DataError;
 
 /** Validates header bytes against the length of the file they come from. */
-function parseHeader(bytes: Uint8Array, path: string, fileSize: number): SafetensorsHeader {
+function parseHeader(bytes: Uint8Array, path: string, fileSize: number): HeaderEntry[] {
   const dataOffset = 8 + bytes.length;
   const { __metadata__: metadata = {}, ...tensors } = parseJsonObject(
     bytes,
@@ -117,7 +108,7 @@ function parseHeader(bytes: Uint8Array, path: string, fileSize: number): Safeten
       `"${path}" has ${fileSize} bytes, expected ${end} from its header`,
     );
   }
-  return { entries, metadata: metadata as Record<string, string>, dataOffset };
+  return entries;
 }
 
 function parseEntry(name: string, value: unknown, dataOffset: number, fail: Fail): HeaderEntry {

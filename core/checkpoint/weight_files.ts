@@ -3,7 +3,7 @@
  */
 import { ADAPTER_FILE, INDEX_FILE, WEIGHTS_FILE } from "../base/companions.ts";
 import { DataError } from "../base/errors.ts";
-import { isObject, readError, readJsonObject, show, statIfExists } from "../base/files.ts";
+import { isObject, readJsonObject, show, statIfExists } from "../base/files.ts";
 import type { Encoding } from "../base/stored.ts";
 import { type HeaderEntry, readHeader } from "./safetensors.ts";
 
@@ -28,13 +28,7 @@ export async function findTensors(directory: string): Promise<Map<string, FoundT
 }
 
 export async function readTensorFile(path: string): Promise<Map<string, FoundTensor>> {
-  let realPath: string;
-  try {
-    realPath = await Deno.realPath(path);
-  } catch (error) {
-    throw readError(path, error);
-  }
-  const { entries } = await readHeader(path);
+  const entries = await readHeader(path), realPath = await Deno.realPath(path);
   return new Map(entries.map((entry) => [entry.name, { ...entry, path: realPath }]));
 }
 

@@ -117,7 +117,7 @@ function inOrder(device: Device, parts: AsyncIterator<DeviceTensor, void>) {
 export async function loadState(folder: string, trainer: Trainer): Promise<TrainingState> {
   const json = await readJsonObject(`${folder}/${STATE}`);
   const path = `${folder}/${TENSORS}`;
-  const { entries } = await readHeader(path);
+  const entries = await readHeader(path);
   const stored = new Map(entries.map((entry) => [entry.name, entry]));
   using file = openRegularFile(path);
   const { device } = trainer;

@@ -100,7 +100,7 @@ export class Workplace {
   /** Tensors of the newest checkpoint in f32. */
   async weights(run: string, file = "model.safetensors"): Promise<Map<string, Float32Array>> {
     const path = `${this.last(run)}/${file}`;
-    const { entries } = await readHeader(path);
+    const entries = await readHeader(path);
     return new Map(entries.map(({ name, dtype, shape, offset }) => {
       const tensor = { dtype: weightType(dtype)!, shape, path, offset };
       return [name, weightValues(tensor)];

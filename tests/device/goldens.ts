@@ -130,9 +130,8 @@ export function readExpectedTensors(name: string): Promise<Map<string, Float32Ar
 /** All tensors of a file of a golden model in f32. */
 export async function readTensors(name: string, file: string): Promise<Map<string, Float32Array>> {
   const path = `${FIXTURES}golden/${name}/${file}.safetensors`;
-  const header = await readHeader(path);
   const tensors = new Map<string, Float32Array>();
-  for (const { name, dtype, shape, offset } of header.entries) {
+  for (const { name, dtype, shape, offset } of await readHeader(path)) {
     const type = dtype === "F32" ? "f32" : "bf16";
     tensors.set(name, weightValues({ dtype: type, shape, path, offset }));
   }

@@ -38,7 +38,7 @@ async function checkCheckpoints(place: Workplace, run: string): Promise<number> 
     }
     // Reading a header compares the offsets in it with the size of the file.
     for (const file of ["model.safetensors", "training_state.safetensors"]) {
-      assert((await readHeader(`${path}/${file}`)).entries.length > 0, `${path}/${file}`);
+      assert((await readHeader(`${path}/${file}`)).length > 0, `${path}/${file}`);
     }
   }
   assert(found.includes(place.last(run).split("/").at(-1)!), "last names a checkpoint");

@@ -23,8 +23,8 @@ Deno.test("a header must cover its file exactly", () =>
   withScratch(async (folder) => {
     const path = `${folder}/model.safetensors`;
     writeRaw(path, { B, A }, new Uint8Array(12));
-    const { entries, dataOffset } = await readHeader(path);
-    const places = entries.map(({ name, offset }) => [name, offset - dataOffset]);
+    const data = Deno.statSync(path).size - 12;
+    const places = (await readHeader(path)).map(({ name, offset }) => [name, offset - data]);
     assertEquals(places, [["A", 0], ["B", 8]]);
     for (const [name, header, complaint] of WRONG) {
       writeRaw(path, header, new Uint8Array(12));
