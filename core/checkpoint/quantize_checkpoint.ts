@@ -4,9 +4,8 @@
  * Codes and scales are those that `--quantize` makes of the same checkpoint at run time, so results are
  * equal bit for bit. Matrices are quantized a few rows at a time, beside the hash of the source.
  */
-import { createHash, type Hash } from "node:crypto";
+import { createHash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
-import type { JsonObject } from "../base/files.ts";
 import { fromF32, toF32 } from "../base/dtype.ts";
 import type { QuantizedFormat } from "../base/quantize.ts";
 import { countParameters, elementCount, EMBEDDING, linearSpecs } from "../model/parameters.ts";
@@ -21,7 +20,6 @@ import { Quantizer } from "./quantizer.ts";
 import { finitePart } from "./read.ts";
 import {
   copyCompanions,
-  DEFAULT_SHARD_BYTES,
   type OutputTensor,
   streamTensors,
   writeJson,
@@ -68,13 +66,23 @@ export function quantizeCheckpoint(
   const { signal } = run;
   const replaces = options.overwrite ? "checkpoint" : undefined;
   return writeFolder(options.out, { replaces, signal }, async (folder) => {
-    using _ = quantizer;
+    using _quantizer = quantizer;
     const companions = await copyCompanions(source.directory, folder);
-    const { maxShardSize: maxShardBytes = DEFAULT_SHARD_BYTES, format } = options;
-    const { files, sourceSha256 } = await writeQuantized(folder, source, format, tensors, {
-      ...run,
-      maxShardBytes,
-      json: source.configJson,
+    const { maxShardSize: maxShardBytes, format } = options;
+    await using sourceHash = startBackboneHash(source, signal);
+    const hash = createHash("sha256");
+    let done = 0;
+    const inspect = (_: OutputTensor, __: number, piece: Uint8Array) => {
+      hash.update(piece);
+      run.onProgress?.(done += piece.length, bytes);
+    };
+    const stream = { inspect, signal: sourceHash.signal, maxShardBytes };
+    const files = await writeWeights(folder, tensors, stream);
+    const sourceSha256 = await sourceHash.digest;
+    const scheme = { format, sourceSha256, weightsSha256: hash.digest("hex") };
+    await writeJson(`${folder}/${CONFIG_FILE}`, {
+      ...source.configJson,
+      [QUANTIZATION_KEY]: quantizationJson(scheme),
     });
     const facts = { folder: options.out, config: source.config, source: options.model };
     const card = modelCard({ ...facts, backboneSha256: sourceSha256, quantization: format });
@@ -90,37 +98,6 @@ export function quantizeCheckpoint(
   });
 }
 
-/** Writes weights, and a `config.json` of `json` with their scheme; hashes the source meanwhile. */
-async function writeQuantized(
-  folder: string,
-  source: Checkpoint,
-  format: QuantizedFormat,
-  tensors: readonly OutputTensor[],
-  run: Omit<ConversionRun, "verify"> & {
-    readonly json: JsonObject;
-    readonly maxShardBytes: number;
-  },
-): Promise<{ files: string[]; sourceSha256: string }> {
-  const { json, maxShardBytes, signal } = run;
-  await using sourceHash = startBackboneHash(source, signal);
-  const bytes = tensors.reduce((sum, { byteLength }) => sum + byteLength, 0);
-  const hash = createHash("sha256");
-  let done = 0;
-  const inspect = (_: OutputTensor, __: number, piece: Uint8Array) => {
-    hash.update(piece);
-    run.onProgress?.(done += piece.length, bytes);
-  };
-  const stream = { inspect, signal: sourceHash.signal, maxShardBytes };
-  const files = await writeWeights(folder, tensors, stream);
-  const sourceSha256 = await sourceHash.digest;
-  const scheme = { format, sourceSha256, weightsSha256: hash.digest("hex") };
-  await writeJson(`${folder}/${CONFIG_FILE}`, {
-    ...json,
-    [QUANTIZATION_KEY]: quantizationJson(scheme),
-  });
-  return { files, sourceSha256 };
-}
-
 /**
  * Reads all of a quantized folder.
  * @throws {DataError} when it is not what was written
@@ -129,13 +106,12 @@ export async function checkQuantized(directory: string, signal?: AbortSignal): P
   const { tensors, quantization } = await openCheckpoint(directory, { quantized: true });
   const { matrices, weightsSha256 } = quantization!;
   const stored = (tensor: StoredTensor): OutputTensor => ({ ...tensor, source: tensor });
-  const parts = [...matrices.values()].flatMap(({ name, codes, scales }) => [
-    { name, dtype: "u8" as const, shape: [], byteLength: codes.byteLength, source: codes },
-    { name, dtype: "u8" as const, shape: [], byteLength: scales.byteLength, source: scales },
-  ]);
+  const parts = [...matrices.values()].flatMap(({ name, codes, scales }) =>
+    [codes, scales].map((source) => ({ ...source, name, dtype: "u8" as const, shape: [], source }))
+  );
   const others = [...tensors.values()].filter(({ name }) => name !== EMBEDDING);
   const all = [...parts, ...[...others, tensors.get(EMBEDDING)!].map(stored)];
-  const hash: Hash = createHash("sha256");
+  const hash = createHash("sha256");
   await streamTensors(all, { inspect: (_, __, piece) => hash.update(piece), signal });
   const found = hash.digest("hex");
   if (found === weightsSha256) return;
