@@ -48,10 +48,10 @@ export async function hashTensors(
  */
 export async function backboneHash(
   checkpoint: Checkpoint,
-  options: { signal?: AbortSignal } = {},
+  signal?: AbortSignal,
 ): Promise<string> {
   if (checkpoint.quantization) return checkpoint.quantization.sourceSha256;
-  await using hash = startBackboneHash(checkpoint, options.signal);
+  await using hash = startBackboneHash(checkpoint, signal);
   return await hash.digest;
 }
 
@@ -97,13 +97,10 @@ async function hashBeside(tensors: readonly OutputTensor[], signal: AbortSignal)
 }
 
 /** Throws unless an adapter's record of its backbone agrees with the one it is used with. */
-export async function checkAdapterBackbone(
-  checkpoint: Checkpoint,
-  options: { signal?: AbortSignal } = {},
-): Promise<void> {
+export async function checkAdapterBackbone(checkpoint: Checkpoint): Promise<void> {
   const { adapter, directory } = checkpoint;
   if (adapter?.backboneSha256 === undefined) return;
-  const found = await backboneHash(checkpoint, options);
+  const found = await backboneHash(checkpoint);
   if (found === adapter.backboneSha256) return;
   throw new DataError(
     `adapter "${adapter.directory}" was not made from "${directory}": backbone_sha256 is ${found}, expected ${adapter.backboneSha256}`,

@@ -20,7 +20,6 @@ import type { ConversionPlan } from "./plan_conversion.ts";
 import { checkFinite } from "./read.ts";
 import {
   copyCompanions,
-  DEFAULT_SHARD_BYTES,
   type OutputTensor,
   writeBytes,
   writeJson,
@@ -72,7 +71,7 @@ export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<
       await writeSafetensors(`${folder}/${ADAPTER_FILE}`, tensors, stream);
       files.push(ADAPTER_FILE);
     } else {
-      const maxShardBytes = options.maxShardSize ?? DEFAULT_SHARD_BYTES;
+      const maxShardBytes = options.maxShardSize;
       files.push(...await writeWeights(folder, tensors, { ...stream, maxShardBytes }));
     }
     const sourceSha256 = await hash.digest;
@@ -84,7 +83,7 @@ export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<
     const expected = run.verify && !plan.folds ? sourceSha256 : undefined;
     await verifyResult(plan, folder, expected, signal);
     const backboneSha256 = plan.folds
-      ? await backboneHash(await openCheckpoint(folder), { signal })
+      ? await backboneHash(await openCheckpoint(folder), signal)
       : sourceSha256;
     return {
       introducedParams: plan.introducedParams,
@@ -132,7 +131,7 @@ async function verifyResult(
       hints: ["pass --dtype bf16"],
     });
   }
-  if (!agrees || sha256 !== undefined && await backboneHash(written, { signal }) !== sha256) {
+  if (!agrees || sha256 !== undefined && await backboneHash(written, signal) !== sha256) {
     throw new NumericalError(
       `"${options.out}" was not written correctly: its ${
         agrees ? "backbone" : "config"

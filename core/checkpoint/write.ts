@@ -31,7 +31,7 @@ const PIECES_PER_TURN = 64;
 const FLUSH_BYTES = 128 << 20;
 
 /** The usual limit of a shard. */
-export const DEFAULT_SHARD_BYTES = 5e9;
+const DEFAULT_SHARD_BYTES = 5e9;
 
 /**
  * Produces the bytes of a tensor from byte `start` on; `start` and length are whole elements. It is

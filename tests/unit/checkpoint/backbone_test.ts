@@ -28,10 +28,10 @@ Deno.test("a worker hashes a large model as one thread would, and its errors are
     assertEquals(await backboneHash(checkpoint), await hashTensors(backboneTensors(checkpoint)));
 
     const abort = new AbortController();
-    const aborted = backboneHash(checkpoint, { signal: abort.signal });
+    const aborted = backboneHash(checkpoint, abort.signal);
     abort.abort();
     await assertRejects(() => aborted, DOMException);
-    await assertRejects(() => backboneHash(checkpoint, { signal: abort.signal }), DOMException);
+    await assertRejects(() => backboneHash(checkpoint, abort.signal), DOMException);
 
     Deno.truncateSync(`${folder}/large/model.safetensors`, LARGE / 2);
     const error = await userError(() => backboneHash(checkpoint));
