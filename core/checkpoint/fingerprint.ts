@@ -11,8 +11,6 @@ import type { Checkpoint } from "./open.ts";
 /** Bytes of each tensor that are hashed. */
 const HEAD_BYTES = 1024;
 
-const BYTES: Readonly<Record<string, number>> = { f64: 8, f32: 4, i32: 4, bf16: 2, f16: 2 };
-
 /** 16 hexadecimal digits. */
 export function modelFingerprint({ config, tensors, quantization }: Checkpoint): string {
   const hash = createHash("sha256").update(JSON.stringify(config));
@@ -22,11 +20,9 @@ export function modelFingerprint({ config, tensors, quantization }: Checkpoint):
   }
   for (const name of [...tensors.keys()].sort()) {
     const tensor = tensors.get(name)!;
-    const { dtype, shape, encoding } = tensor;
+    const { dtype, shape, byteLength, encoding } = tensor;
     hash.update(`${name} ${encoding?.type ?? dtype} ${shape.join()}`);
-    const size = encoding?.byteLength ??
-      shape.reduce((product, length) => product * length, BYTES[dtype] ?? 1);
-    const head = new Uint8Array(Math.min(HEAD_BYTES, size));
+    const head = new Uint8Array(Math.min(HEAD_BYTES, encoding?.byteLength ?? byteLength));
     using file = Deno.openSync(tensor.path);
     readExactlySync(file, tensor.path, tensor.offset, head);
     hash.update(head);
