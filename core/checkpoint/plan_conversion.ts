@@ -220,12 +220,9 @@ export async function checkTarget(
 
 /** Paths of the official Python files in a folder: both or none. */
 export async function codeFiles(directory: string): Promise<string[]> {
-  const found: string[] = [];
-  for (const name of CODE_FILES) {
-    const path = `${directory}/${name}`;
-    if (await statIfExists(path)) found.push(path);
-  }
-  return found.length === CODE_FILES.length ? found : [];
+  const paths = CODE_FILES.map((name) => `${directory}/${name}`);
+  const found = await Promise.all(paths.map(statIfExists));
+  return found.includes(undefined) ? [] : paths;
 }
 
 async function findCode({ hfCode }: ConversionOptions): Promise<string[]> {
