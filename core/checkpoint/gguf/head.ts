@@ -7,7 +7,7 @@
  */
 import { BLOCKS, type BlockType } from "../../base/blocks.ts";
 import { DataError } from "../../base/errors.ts";
-import { openRegularFile, readError, readExactlySync, show } from "../../base/files.ts";
+import { openRegularFile, readExactlySync, show } from "../../base/files.ts";
 import type { HeaderEntry } from "../safetensors.ts";
 import { Metadata, type MetadataValue, numberAt, NUMBERS } from "./metadata.ts";
 
@@ -49,13 +49,8 @@ export interface GgufHead {
  * @throws {DataError} for a file that is damaged, truncated or of a kind that is not supported
  */
 export function readGgufHead(path: string): GgufHead {
-  let realPath: string;
-  try {
-    realPath = Deno.realPathSync(path);
-  } catch (error) {
-    throw readError(path, error);
-  }
   using file = openRegularFile(path);
+  const realPath = Deno.realPathSync(path);
   const reader = new Reader(file, path, file.statSync().size);
   const [tensorCount, keyCount] = readStart(reader);
   const values = new Map<string, MetadataValue>();
