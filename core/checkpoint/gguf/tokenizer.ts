@@ -44,19 +44,16 @@ const split = (digits: string) =>
     byteLevel(false),
   );
 
+const PLAIN = { normalizer: null, ignoreMerges: false, addsBos: false };
+
 const LLAMA3: Layout = {
-  normalizer: null,
+  ...PLAIN,
   pre_tokenizer: split("{1,3}"),
   ignoreMerges: true,
   addsBos: true,
 };
 
-const QWEN2: Layout = {
-  normalizer: { type: "NFC" },
-  pre_tokenizer: split(""),
-  ignoreMerges: false,
-  addsBos: false,
-};
+const QWEN2: Layout = { ...PLAIN, normalizer: { type: "NFC" }, pre_tokenizer: split("") };
 
 const LAYOUTS: Readonly<Record<string, Layout>> = {
   qwen2: QWEN2,
@@ -65,17 +62,10 @@ const LAYOUTS: Readonly<Record<string, Layout>> = {
   llama3: LLAMA3,
   "llama-v3": LLAMA3,
   smollm: {
-    normalizer: null,
+    ...PLAIN,
     pre_tokenizer: sequence({ type: "Digits", individual_digits: true }, byteLevel(true)),
-    ignoreMerges: false,
-    addsBos: false,
   },
-  "gpt-2": {
-    normalizer: null,
-    pre_tokenizer: byteLevel(true),
-    ignoreMerges: false,
-    addsBos: false,
-  },
+  "gpt-2": { ...PLAIN, pre_tokenizer: byteLevel(true) },
 };
 
 /** Texts at which llama.cpp ends a generation besides the end token that the file names. */
