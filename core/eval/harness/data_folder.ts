@@ -18,6 +18,7 @@ import {
   statIfExists,
 } from "../../base/files.ts";
 import { type Compression, decompress } from "../../data/decompress.ts";
+import { rowOf } from "../../data/document.ts";
 import { decodeText, joinChunks } from "../../data/jsonl.ts";
 import { readTable } from "../../data/parquet.ts";
 import { chunksOf } from "../../data/read.ts";
@@ -126,11 +127,7 @@ async function readSplit(
     const ending = ENDINGS.find((wanted) => matching.some((file) => file.ending === wanted));
     const paths = matching.filter((file) => file.ending === ending).map(({ path }) => path);
     if (paths.length === 0) continue;
-    const rows: Row[] = [];
-    for (const path of paths.sort()) {
-      for (const row of await readFile(path, task, files)) rows.push(row);
-    }
-    return rows;
+    return (await Array.fromAsync(paths.sort(), (path) => readFile(path, task, files))).flat();
   }
   throw new DataError(
     `"${folder}" has no "${names[0]}" (.jsonl, .json, .parquet or .csv) for ${task.name}: it has ${
@@ -204,7 +201,7 @@ function parseRows(text: string, path: string, ending: string, task: Task): Row[
     return (Array.isArray(value) ? value : [value]).map((row, i) => toRow(row, path, i + 1));
   }
   return lines.flatMap((line, i) =>
-    line.trim() === "" ? [] : [toRow(parseJson(line, place(path, i + 1)), path, i + 1)]
+    line.trim() === "" ? [] : [toRow(parseJson(line, rowOf(path, i + 1)), path, i + 1)]
   );
 }
 
@@ -234,14 +231,10 @@ function parseJson(text: string, where: string): unknown {
   }
 }
 
-function place(path: string, row: number): string {
-  return `row ${row} of "${path}"`;
-}
-
 function toRow(value: unknown, path: string, row: number): Row {
-  if (isObject(value)) return new Row(value, place(path, row));
+  if (isObject(value)) return new Row(value, rowOf(path, row));
   throw new DataError(
-    `${place(path, row)} is not a JSON object: ${show(value)}`,
+    `${rowOf(path, row)} is not a JSON object: ${show(value)}`,
   );
 }
 

@@ -9,13 +9,14 @@ import { cacheFolder } from "../../base/cache_folder.ts";
 import { DataError, EnvironmentError } from "../../base/errors.ts";
 import { statIfExists } from "../../base/files.ts";
 import { hashFile } from "../../data/hash.ts";
+import { repositoryOf } from "../../data/hub_data.ts";
 import { RepositoryCache } from "../../hub/cache.ts";
 import { type HubClient, StatusError } from "../../hub/client.ts";
 import type { DownloadEvents } from "../../hub/blob.ts";
 import { downloadFiles } from "../../hub/download.ts";
 import { explain } from "../../hub/errors.ts";
 import { listFiles } from "../../hub/listing.ts";
-import type { HubFile, Repository } from "../../hub/repository.ts";
+import type { HubFile } from "../../hub/repository.ts";
 import type { PublishedData, PublishedFile, PublishedSource } from "../tasks/published.ts";
 
 /** A published file on this machine. */
@@ -103,11 +104,8 @@ export class PublishedFiles {
 
   /** The files of a task, hashed. All of them are in the cache. */
   async open({ source, rows, pool }: PublishedData): Promise<FetchedData> {
-    const openAll = async (files: readonly PublishedFile[]) => {
-      const opened: FetchedFile[] = [];
-      for (const file of files) opened.push(await this.#open(source, file));
-      return opened;
-    };
+    const openAll = (files: readonly PublishedFile[]) =>
+      Array.fromAsync(files, (file) => this.#open(source, file));
     return { rows: await openAll(rows), pool: await openAll(pool) };
   }
 
@@ -168,10 +166,6 @@ export class PublishedFiles {
     }
     return explain(error, this.client, { repository: repositoryOf(source), revision, hints });
   }
-}
-
-function repositoryOf({ repository }: PublishedSource): Repository {
-  return { kind: "dataset", name: repository };
 }
 
 /** A file of a release is known by the table alone. */
