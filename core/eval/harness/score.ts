@@ -102,9 +102,7 @@ function hashOf(scored: unknown): string {
 
 /** Programs that could not even be tried count as wrong, which has to be said. */
 function warnAboutModules({ name }: Task, scores: readonly DocumentScore[], watch: Watch): void {
-  const rows = scores.filter(({ task, metrics }) =>
-    task === name && Number(metrics.unavailable) > 0
-  );
+  const rows = scores.filter(({ metrics }) => Number(metrics.unavailable) > 0);
   if (rows.length === 0) return;
   watch.warn(
     `${name}: programs for ${rows.length} rows, row ${
@@ -125,8 +123,7 @@ function answersByDocument(
   const byName = new Map(
     nameOf && documents.map((one) => [nameOf(one.document.question as OpenQuestion), one]),
   );
-  const answers = new Map<number, Sample[]>();
-  for (const sample of samples) {
+  const answers = Map.groupBy(samples, (sample) => {
     const { doc_id } = sample;
     const document = typeof doc_id === "string" ? byName.get(doc_id) : byId.get(doc_id);
     if (!document) {
@@ -141,10 +138,8 @@ function answersByDocument(
         { hints: ["pass the --data, --shots and --chat that the samples were made with"] },
       );
     }
-    const list = answers.get(document.document.id) ?? [];
-    list.push(sample);
-    answers.set(document.document.id, list);
-  }
+    return document.document.id;
+  });
   for (const list of answers.values()) list.sort((a, b) => a.sample - b.sample);
   return answers;
 }
