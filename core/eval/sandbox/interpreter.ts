@@ -9,6 +9,7 @@
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
 // deno-lint-ignore-file no-explicit-any
+import { Buffer } from "node:buffer";
 import { fileURLToPath } from "node:url";
 import { freezeFiles, guardWebAssembly, silence } from "./guard.ts";
 import type { Ending, Job } from "./job.ts";
@@ -53,13 +54,7 @@ class Channel {
 
   /** The step's answer; undefined unless it is exactly one line. */
   endStep(): string | undefined {
-    const bytes = new Uint8Array(this.#answerBytes);
-    let done = 0;
-    for (const part of this.#answer) {
-      bytes.set(part, done);
-      done += part.length;
-    }
-    const text = new TextDecoder().decode(bytes);
+    const text = new TextDecoder().decode(Buffer.concat(this.#answer));
     return text.indexOf("\n") === text.length - 1 ? text.slice(0, -1) : undefined;
   }
 
