@@ -3,6 +3,7 @@
  *
  * The name holds a hash of all that the snapshot depends on; a seal beside it tells a damaged one.
  */
+import { hash } from "node:crypto";
 import { childCommand } from "./command.ts";
 import { RUNNER } from "./runner_text.ts";
 import { replaceFile } from "../../base/platform/rename.ts";
@@ -14,7 +15,7 @@ const FORMAT = 2;
 export async function ensureSnapshot(cacheFolder: string, folder: string): Promise<string | null> {
   try {
     const about = await Deno.readTextFile(`${folder}package.json`);
-    const name = await sha256(JSON.stringify([FORMAT, Deno.version, about, RUNNER]));
+    const name = hash("sha256", JSON.stringify([FORMAT, Deno.version, about, RUNNER]));
     const path = `${cacheFolder}/python-${name.slice(0, 16)}.snapshot`;
     if (await sealed(path)) return path;
     await Deno.mkdir(cacheFolder, { recursive: true });
@@ -37,18 +38,12 @@ export async function ensureSnapshot(cacheFolder: string, folder: string): Promi
 async function sealed(path: string): Promise<boolean> {
   try {
     const seal = await Deno.readTextFile(`${path}.sha256`);
-    return seal === await sha256(await Deno.readFile(path));
+    return seal === hash("sha256", await Deno.readFile(path));
   } catch {
     return false;
   }
 }
 
 async function seal(path: string): Promise<void> {
-  await replaceFile(`${path}.sha256`, await sha256(await Deno.readFile(path)));
-}
-
-/** Lower-case hex. */
-export async function sha256(data: string | Uint8Array<ArrayBuffer>): Promise<string> {
-  const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex();
+  await replaceFile(`${path}.sha256`, hash("sha256", await Deno.readFile(path)));
 }

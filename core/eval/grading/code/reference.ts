@@ -5,11 +5,11 @@
  * folder, one file a problem under a hash of all they depend on. A damaged or incomplete file is made
  * again.
  */
+import { hash } from "node:crypto";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { replaceFile } from "../../../base/platform/rename.ts";
 import { type Job, runAll, type Sandbox } from "../../sandbox/job.ts";
 import { CHECK } from "../../sandbox/runner_text.ts";
-import { sha256 } from "../../sandbox/snapshot.ts";
 import type { CodeProblem } from "./problems.ts";
 import { reasonOf } from "./reasons.ts";
 import { parseValue } from "./values.ts";
@@ -73,7 +73,7 @@ export class References {
 
   /** The reference of a problem; each is made once. */
   async of(problem: CodeProblem): Promise<Reference | Unavailable> {
-    const key = await sha256(JSON.stringify([FORMAT, this.#pythonVersion, problem]));
+    const key = hash("sha256", JSON.stringify([FORMAT, this.#pythonVersion, problem]));
     let reference = this.#known.get(key);
     if (!reference) {
       reference = this.#make(problem, `${this.#folder}/${key}.json.gz`);
