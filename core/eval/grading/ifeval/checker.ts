@@ -68,13 +68,21 @@ export function countMatches(response: string, pattern: string, flags = ""): num
   return response.match(pythonRegex(pattern, `g${flags}`))?.length ?? 0;
 }
 
-const EXPECTED: Readonly<Record<keyof Values, string>> = {
-  count: "a positive integer",
-  relation: `"less than" or "at least"`,
-  text: "a text",
-  "text or nothing": "a text or nothing",
-  pattern: "a text",
-  patterns: "a list of texts",
+const isText = (value: unknown) => typeof value === "string";
+
+/** Words for arguments of a kind in messages, and their check. */
+const KINDS: Readonly<
+  Record<keyof Values, readonly [expected: string, accepts: (value: unknown) => boolean]>
+> = {
+  count: ["a positive integer", (value) => Number.isInteger(value) && (value as number) > 0],
+  relation: [`"less than" or "at least"`, (value) => value === "less than" || value === "at least"],
+  text: ["a text", isText],
+  "text or nothing": ["a text or nothing", (value) => value === undefined || isText(value)],
+  pattern: ["a text", isText],
+  patterns: [
+    "a list of texts",
+    (value) => Array.isArray(value) && value.length > 0 && value.every(isText),
+  ],
 };
 
 /** @throws {DataError} when an argument is missing or of another kind */
@@ -84,29 +92,12 @@ export function requireArguments(
   place: string,
 ): void {
   for (const [name, kind] of Object.entries(takes)) {
-    const value = args[name];
-    if (!isOfKind(value, kind)) {
+    const value = args[name], [expected, accepts] = KINDS[kind];
+    if (!accepts(value)) {
       const found = value === undefined ? "is missing" : `is ${JSON.stringify(value)}`;
-      throw new DataError(`"${name}" of ${place} ${found}, expected ${EXPECTED[kind]}`);
+      throw new DataError(`"${name}" of ${place} ${found}, expected ${expected}`);
     }
     if (kind === "pattern") pythonRegex(value as string);
     if (kind === "patterns") { for (const each of value as string[]) pythonRegex(each); }
-  }
-}
-
-function isOfKind(value: unknown, kind: keyof Values): boolean {
-  switch (kind) {
-    case "count":
-      return Number.isInteger(value) && (value as number) > 0;
-    case "relation":
-      return value === "less than" || value === "at least";
-    case "text or nothing":
-      return value === undefined || typeof value === "string";
-    case "text":
-    case "pattern":
-      return typeof value === "string";
-    case "patterns":
-      return Array.isArray(value) && value.length > 0 &&
-        value.every((each) => typeof each === "string");
   }
 }
