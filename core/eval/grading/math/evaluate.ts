@@ -12,6 +12,35 @@ import type { Rational } from "./rational.ts";
 
 type Values<T> = (symbol: string) => T;
 
+/** Operations whose values may be fractions. */
+const EXACT: Partial<Record<Operation, (a: Rational, b: Rational) => Rational | undefined>> = {
+  add: rational.add,
+  multiply: rational.multiply,
+  negate: rational.negate,
+  power: rational.power,
+  factorial: rational.factorial,
+  binomial: rational.binomial,
+  abs: (a) => a.over < 0n ? rational.negate(a) : a,
+  floor: rational.floor,
+  ceil: (a) => rational.negate(rational.floor(rational.negate(a))),
+};
+
+/** All operations in floating point. */
+const FLOAT: Readonly<Record<Operation, (a: Complex, b: Complex) => Complex>> = {
+  ...complex.FUNCTION_VALUES,
+  add: complex.add,
+  multiply: complex.multiply,
+  power: complex.power,
+  factorial: complex.factorial,
+  binomial: (n, k) => {
+    const others = complex.factorial(complex.subtract(n, k));
+    return complex.divide(
+      complex.factorial(n),
+      complex.multiply(complex.factorial(k), others),
+    );
+  },
+};
+
 /** The exact value. */
 export function exactValue(formula: Formula, values: Values<Rational>): Rational | undefined {
   if (formula.kind === "number") return formula.value;
@@ -23,31 +52,9 @@ export function exactValue(formula: Formula, values: Values<Rational>): Rational
     if (value === undefined) return undefined;
     args.push(value);
   }
-  const [a, b] = args as [Rational, Rational];
-  switch (formula.name) {
-    case "add":
-      return rational.add(a, b);
-    case "multiply":
-      return rational.multiply(a, b);
-    case "negate":
-      return rational.negate(a);
-    case "power":
-      return rational.power(a, b);
-    case "factorial":
-      return rational.factorial(a);
-    case "binomial":
-      return rational.binomial(a, b);
-    case "abs":
-      // A symbol may stand for any complex number, of which |x|² = x² does not hold.
-      if (symbolsOf(formula).size > 0) return undefined;
-      return a.over < 0n ? rational.negate(a) : a;
-    case "floor":
-      return rational.floor(a);
-    case "ceil":
-      return rational.negate(rational.floor(rational.negate(a)));
-    default:
-      return undefined;
-  }
+  // A symbol may stand for any complex number, of which |x|² = x² does not hold.
+  if (formula.name === "abs" && symbolsOf(formula).size > 0) return undefined;
+  return EXACT[formula.name]?.(...args as [Rational, Rational]);
 }
 
 /** The value in floating point, whatever the formula; not finite where it is undefined. */
@@ -56,7 +63,7 @@ export function floatValue(formula: Formula, values: Values<Complex>): Complex {
   if (formula.kind === "symbol") return values(formula.name);
   const args = formula.args.map((arg) => floatValue(arg, values));
   if (formula.kind === "unknown") return unknownValue(formula.name, args, values);
-  return floatOperation(formula.name, args as [Complex, Complex]);
+  return FLOAT[formula.name](...args as [Complex, Complex]);
 }
 
 /** The size of the value, or of what cancels in it where it is a sum. */
@@ -65,28 +72,6 @@ export function magnitude(formula: Formula, values: Values<Complex>): number {
   return isSum
     ? formula.args.reduce((sum, arg) => sum + magnitude(arg, values), 0)
     : complex.size(floatValue(formula, values));
-}
-
-function floatOperation(name: Operation, [a, b]: [Complex, Complex]): Complex {
-  switch (name) {
-    case "add":
-      return complex.add(a, b);
-    case "multiply":
-      return complex.multiply(a, b);
-    case "power":
-      return complex.power(a, b);
-    case "factorial":
-      return complex.factorial(a);
-    case "binomial": {
-      const others = complex.factorial(complex.subtract(a, b));
-      return complex.divide(
-        complex.factorial(a),
-        complex.multiply(complex.factorial(b), others),
-      );
-    }
-    default:
-      return complex.FUNCTION_VALUES[name](a);
-  }
 }
 
 /** Some value that depends on the name and on each argument, without a law that could be met. */
