@@ -1,5 +1,5 @@
 /** pass@k by the formula of its paper. */
-import { assertEquals, assertThrows } from "@std/assert";
+import { assertEquals } from "@std/assert";
 import { passAtK } from "../../../core/eval/tasks/code.ts";
 
 const GOLDEN = new URL("../../../fixtures/golden/eval/cases_pass_at_k.jsonl", import.meta.url);
@@ -15,11 +15,5 @@ Deno.test("every golden pass@k", async () => {
       const mean = values.reduce((sum: number, value: number) => sum + value, 0) / values.length;
       assertEquals(mean, pass_at_k_mean, line);
     }
-  }
-});
-
-Deno.test("counts that cannot be are refused", () => {
-  for (const [n, c, k] of [[10, 11, 1], [10, -1, 1], [10, 1, 11], [10, 1, 0]] as const) {
-    assertThrows(() => passAtK(n, c, k), RangeError);
   }
 });
