@@ -78,7 +78,7 @@ export class PublishedFiles {
   /** Sizes and hashes of files as the hub or the table names them, checked against each other. */
   async describe({ source, files }: MissingFiles): Promise<HubFile[]> {
     if (this.client.access.isOffline) throw this.#offline(source, files);
-    if (source.release !== undefined) return files.map((file) => releaseFile(source, file));
+    if (source.release !== undefined) return files.map(releaseFile);
     try {
       const listed = await this.#list(source, files);
       return files.map((file) => requireListed(source, file, listed.get(file.path)));
@@ -168,13 +168,9 @@ export class PublishedFiles {
   }
 }
 
-/** A file of a release is known by the table alone. */
-function releaseFile({ repository }: PublishedSource, file: PublishedFile): HubFile {
-  const { path, bytes, sha256 } = file;
-  if (bytes === undefined || sha256 === undefined) {
-    throw new Error(`no size or hash of ${path} in ${repository}`);
-  }
-  return { path, size: bytes, oid: sha256, check: "sha256" };
+/** A file of a release, which is known by the table alone. */
+function releaseFile({ path, bytes, sha256 }: PublishedFile): HubFile {
+  return { path, size: bytes!, oid: sha256!, check: "sha256" };
 }
 
 function requireListed(
