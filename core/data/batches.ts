@@ -13,9 +13,8 @@ import { type Batch, BatchBuilder } from "./batch.ts";
 import { hashJson } from "./hash.ts";
 import { type BatchSource, type RowOptions, RowSource, shuffleInPlace } from "./row_source.ts";
 
-export { type Batch, type BatchPiece, describeRow } from "./batch.ts";
-export type { LongRows } from "./pack.ts";
-export type { BatchSource, RowOptions } from "./row_source.ts";
+export { type Batch, describeRow } from "./batch.ts";
+export type { BatchSource } from "./row_source.ts";
 
 /** Options that decide the batches. */
 export interface BatchOptions extends RowOptions {

@@ -28,14 +28,8 @@ import { NotByteLevel, readMergeLines, readMerges, readVocabulary } from "./tabl
 import type { Tokenizer, TokenizerInfo } from "./types.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
-export { type ChatMessage, type ChatOptions, renderChat } from "./chat.ts";
-export type {
-  DecodeOptions,
-  EncodeOptions,
-  StreamDecoder,
-  Tokenizer,
-  TokenizerInfo,
-} from "./types.ts";
+export { type ChatMessage, renderChat } from "./chat.ts";
+export type { StreamDecoder, Tokenizer } from "./types.ts";
 
 /** Largest files of a tokenizer and of a template; the largest known have 33 MB and 20 kB. */
 const MAX_TABLE_BYTES = 256e6, MAX_TEMPLATE_BYTES = 4e6;
