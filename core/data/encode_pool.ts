@@ -43,11 +43,6 @@ export class EncodePool implements Disposable {
     this.#inline = batchEncoder(settings);
   }
 
-  /** Workers running now; tests look at it. */
-  get workers(): number {
-    return this.#workers.length;
-  }
-
   /** Batches the caller should have under way at once. */
   get capacity(): number {
     return Math.max(1, this.#workers.length * BATCHES_PER_WORKER);

@@ -244,7 +244,7 @@ Deno.test("workers chat as well, and report errors with their rows", () =>
     });
     using pool = new EncodePool({ ...options, file: "a.jsonl" }, 2);
     pool.start();
-    assertEquals(pool.workers, 2);
+    assertEquals(pool.capacity, 4);
     const documents = [toDocument(messages("Hello"), "", 1)];
     const [first] = await expected([messages("Hello")]);
     assertEquals([...(await pool.encode(documents)).ids], first);
