@@ -77,7 +77,7 @@ export async function run(args: readonly string[]): Promise<number> {
 }
 
 if (import.meta.main) {
-  // A compiled program is its own sandbox child; see core/eval/sandbox/argument.ts.
+  // A compiled program is its own sandbox child; see core/eval/sandbox/protocol.ts.
   if (Deno.args[0] === "--sandbox-child") {
     await (await import("./core/eval/sandbox/child.ts")).serve();
   } else {

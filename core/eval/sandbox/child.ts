@@ -11,7 +11,6 @@
 import process from "node:process";
 import { pathToFileURL } from "node:url";
 import { NO_PERMISSIONS } from "../../base/worker_permissions.ts";
-import { SANDBOX_ARGUMENT } from "./argument.ts";
 import { type Ending, type Job, wallLimit } from "./job.ts";
 import {
   type Answer,
@@ -19,6 +18,7 @@ import {
   line,
   lines,
   type Request,
+  SANDBOX_ARGUMENT,
   type Settings,
   SHARED,
   type WorkerAnswer,

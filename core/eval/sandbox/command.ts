@@ -8,7 +8,7 @@
 import { fileURLToPath } from "node:url";
 import { EnvironmentError } from "../../base/errors.ts";
 import { PLATFORM } from "../../base/platform/mod.ts";
-import { SANDBOX_ARGUMENT } from "./argument.ts";
+import { SANDBOX_ARGUMENT } from "./protocol.ts";
 
 /** Isolation of the child process. */
 export type Shell = "none" | "bwrap";

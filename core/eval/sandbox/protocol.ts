@@ -6,6 +6,9 @@
  */
 import type { End, Job, Results } from "./job.ts";
 
+/** First argument of a child that is the program itself; `child.ts` says what follows. */
+export const SANDBOX_ARGUMENT = "--sandbox-child";
+
 /** First line to a child. */
 export interface Settings {
   readonly token: string;
