@@ -6,7 +6,7 @@
  * failure only: it is recorded and the others continue.
  */
 import { DataError } from "../../core/base/errors.ts";
-import { isObject, type JsonObject, jsonReason, show } from "../../core/base/files.ts";
+import { isObject, type JsonObject, parseJson, show } from "../../core/base/files.ts";
 
 /** One parsed line. */
 export interface InputRow {
@@ -27,13 +27,7 @@ export async function* readJsonLines(
   for await (const text of lines) {
     line++;
     if (text.trim() === "") continue;
-    let value: unknown;
-    try {
-      value = JSON.parse(text);
-    } catch (error) {
-      throw new DataError(`line ${line} of ${name} is not valid JSON: ${jsonReason(error)}`);
-    }
-    yield { value, line };
+    yield { value: parseJson(text, `line ${line} of ${name}`), line };
   }
 }
 

@@ -5,7 +5,7 @@
  * `streams`, `loss`; the letters N and P are taken too.
  */
 import { DataError } from "../base/errors.ts";
-import { jsonReason } from "../base/files.ts";
+import { parseJson } from "../base/files.ts";
 import type { Observation } from "./law.ts";
 
 /** Names a column may have, the first of them ours. */
@@ -55,14 +55,6 @@ function rowsOf(text: string, name: string): Row[] {
   const whole = parseJson(text, name) as Row;
   const rows = whole.observations ?? whole.results ?? [whole];
   return Array.isArray(rows) ? rows : [whole];
-}
-
-function parseJson(text: string, name: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new DataError(`${name} is not valid JSON: ${jsonReason(error)}`);
-  }
 }
 
 /** No field of ours holds a comma or a quote, so cells are what lies between commas. */

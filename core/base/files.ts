@@ -229,6 +229,15 @@ export function jsonReason(error: unknown): string {
   return reason.charAt(0).toLowerCase() + reason.slice(1);
 }
 
+/** Parses JSON; `name` stands for it in messages. */
+export function parseJson(text: string, name: string, hints: readonly string[] = []): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new DataError(`${name} is not valid JSON: ${jsonReason(error)}`, { hints });
+  }
+}
+
 /** Parses UTF-8 bytes as one JSON object; `name` stands for them in messages. */
 export function parseJsonObject(
   bytes: Uint8Array,
@@ -244,14 +253,8 @@ export function parseJsonObject(
   if (jsonDepth(text) > MAX_JSON_DEPTH) {
     throw new DataError(`${name} nests JSON deeper than ${MAX_JSON_DEPTH} levels`);
   }
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw new DataError(`${name} is not valid JSON: ${jsonReason(error)}`, {
-      hints: ["the file may be truncated or damaged; copy it again"],
-    });
-  }
+  const hints = ["the file may be truncated or damaged; copy it again"];
+  const value = parseJson(text, name, hints);
   if (!isObject(value)) throw new DataError(`${name} is not a JSON object: ${show(value)}`);
   return value;
 }

@@ -11,7 +11,7 @@ import { createHash } from "node:crypto";
 import { join } from "node:path";
 import {
   isObject,
-  jsonReason,
+  parseJson,
   readError,
   readRegularFile,
   show,
@@ -54,6 +54,8 @@ const ENDINGS = ["jsonl", "ndjson", "json", "parquet", "csv", "txt", "md"];
 const NAME = new RegExp(`^(.+)\\.(${ENDINGS.join("|")})(?:\\.(gz|zst))?$`, "i");
 const COMPRESSION: Readonly<Record<string, Compression>> = { gz: "gzip", zst: "zstd" };
 const MAX_DEPTH = 4;
+
+const CUT = ["a truncated file ends in such a line; copy it again"];
 
 /** Reads a task's rows, and those shots are drawn from unless `shots` is 0. */
 export async function readTaskData(
@@ -197,11 +199,11 @@ function parseRows(text: string, path: string, ending: string, task: Task): Row[
   const lines = text.split("\n");
   const isWhole = ending !== "jsonl" && !isJson(lines.find((line) => line.trim() !== "") ?? "");
   if (isWhole) {
-    const value = parseJson(text, `"${path}"`);
+    const value = parseJson(text, `"${path}"`, CUT);
     return (Array.isArray(value) ? value : [value]).map((row, i) => toRow(row, path, i + 1));
   }
   return lines.flatMap((line, i) =>
-    line.trim() === "" ? [] : [toRow(parseJson(line, rowOf(path, i + 1)), path, i + 1)]
+    line.trim() === "" ? [] : [toRow(parseJson(line, rowOf(path, i + 1), CUT), path, i + 1)]
   );
 }
 
@@ -218,16 +220,6 @@ function isJson(line: string): boolean {
     return isObject(JSON.parse(line));
   } catch {
     return false;
-  }
-}
-
-function parseJson(text: string, where: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new DataError(`${where} is not valid JSON: ${jsonReason(error)}`, {
-      hints: ["a truncated file ends in such a line; copy it again"],
-    });
   }
 }
 

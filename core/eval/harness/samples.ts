@@ -9,7 +9,7 @@
  * `request` is a hash of what the model was asked, so that answers to other prompts are noticed. Other
  * tools' layouts are read as well; what they do not say stays undefined.
  */
-import { isObject, jsonReason, show } from "../../base/files.ts";
+import { isObject, parseJson, show } from "../../base/files.ts";
 import { DataError } from "../../base/errors.ts";
 
 /** One answer, as it stands in a file. */
@@ -213,15 +213,6 @@ function bad(place: string, problem: string, hints: string[] = []): DataError {
 
 /** Parses a line; a file cut off in its last line is told apart from a bad one. */
 export function parseSampleLine(line: string, place: string, isLast: boolean): unknown {
-  try {
-    return JSON.parse(line);
-  } catch (error) {
-    throw bad(
-      place,
-      `is not valid JSON: ${jsonReason(error)}`,
-      isLast
-        ? ["the last line of the file is incomplete: remove it, or resume the run that wrote it"]
-        : [],
-    );
-  }
+  const cut = "the last line of the file is incomplete: remove it, or resume the run that wrote it";
+  return parseJson(line, place, isLast ? [cut] : []);
 }
