@@ -77,25 +77,21 @@ export async function writeFolder<T>(
 /** Renames `partial` to `path`, moving what is there out of the way and back on failure. */
 async function swap(partial: string, path: string): Promise<void> {
   const replaced = hiddenSibling(path, "replaced");
-  const hold = await holdFolder(path);
+  using _hold = await holdFolder(path);
   let moved = true;
   try {
-    try {
-      await rename(path, replaced);
-    } catch (error) {
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-      moved = false;
-    }
-    try {
-      await rename(partial, path);
-    } catch (error) {
-      if (moved) await rename(replaced, path);
-      throw error;
-    }
-    if (moved) await removeIfExists(replaced);
-  } finally {
-    hold?.close();
+    await rename(path, replaced);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    moved = false;
   }
+  try {
+    await rename(partial, path);
+  } catch (error) {
+    if (moved) await rename(replaced, path);
+    throw error;
+  }
+  if (moved) await removeIfExists(replaced);
 }
 
 /** Makes new names in a folder survive a power cut; not every file system offers it. */

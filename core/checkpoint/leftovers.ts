@@ -45,13 +45,9 @@ export async function holdFolder(path: string): Promise<Deno.FsFile | undefined 
 /** Deletes a folder that must not be seen half deleted: it loses its name first. */
 export async function removeFolder(path: string): Promise<void> {
   const hidden = hiddenSibling(path, "removed");
-  const hold = await holdFolder(path);
-  try {
-    await rename(path, hidden);
-    await Deno.remove(hidden, { recursive: true });
-  } finally {
-    hold?.close();
-  }
+  using _hold = await holdFolder(path);
+  await rename(path, hidden);
+  await Deno.remove(hidden, { recursive: true });
 }
 
 /**
@@ -65,7 +61,7 @@ export async function clearLeftovers(parent: string, isOurs = false): Promise<vo
     // A folder that is there and not yet held belongs to a live process.
     if (!isOurs && Number(pid) !== Deno.pid && isAlive(Number(pid))) continue;
     const path = join(parent, name);
-    const hold = await holdFolder(path);
+    using hold = await holdFolder(path);
     if (hold === undefined) continue;
     try {
       if (!await holdsOnlyOurs(path)) continue;
@@ -74,8 +70,6 @@ export async function clearLeftovers(parent: string, isOurs = false): Promise<vo
       } else await Deno.remove(path, { recursive: true });
     } catch {
       // It is not what the user asked for: another time, or by a user with the permission.
-    } finally {
-      hold?.close();
     }
   }
 }

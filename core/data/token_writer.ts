@@ -184,11 +184,8 @@ async function isWhole(folder: string, key: string): Promise<boolean> {
 }
 
 async function syncAndClose(file: Deno.FsFile): Promise<void> {
-  try {
-    await file.syncData();
-  } finally {
-    file.close();
-  }
+  using _closing = file;
+  await file.syncData();
 }
 
 async function removeAbandoned(cacheFolder: string): Promise<void> {
