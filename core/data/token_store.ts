@@ -64,7 +64,6 @@ export interface TokenSource {
 export class TokenStore implements TokenSource, Disposable {
   readonly documents: number;
   readonly tokens: number;
-  readonly trainedTokens: number;
   readonly kind: DocumentKind;
   readonly maxId: number;
   /** First token of each document, counted over all shards. */
@@ -73,7 +72,7 @@ export class TokenStore implements TokenSource, Disposable {
   readonly #files: (Deno.FsFile | undefined)[];
 
   private constructor(
-    readonly folder: string,
+    folder: string,
     readonly key: string,
     readonly file: string | undefined,
     meta: StoreMeta,
@@ -82,7 +81,6 @@ export class TokenStore implements TokenSource, Disposable {
   ) {
     this.documents = meta.documents;
     this.tokens = meta.tokens;
-    this.trainedTokens = meta.trained_tokens;
     this.kind = meta.kind;
     this.maxId = meta.max_id;
     this.#starts = new Float64Array(lengths.length + 1);
