@@ -37,7 +37,7 @@ export function boxedAnswer(solution: string): string {
 }
 
 /** The last `\boxed` or `\fbox` of a solution with what belongs to it. */
-export function lastBoxed(solution: string): string | undefined {
+function lastBoxed(solution: string): string | undefined {
   const spaced = solution.lastIndexOf("\\boxed ");
   // One box without braces anywhere decides, even where another with braces follows.
   if (spaced >= 0) return solution.slice(spaced).split("$")[0]!;
@@ -52,7 +52,7 @@ export function lastBoxed(solution: string): string | undefined {
 }
 
 /** Returns the content of a box; undefined for a form the reference does not accept. */
-export function unboxed(span: string): string | undefined {
+function unboxed(span: string): string | undefined {
   if (span.includes("\\boxed ")) {
     return span.startsWith("\\boxed ") ? span.slice("\\boxed ".length) : undefined;
   }
