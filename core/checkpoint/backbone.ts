@@ -34,7 +34,7 @@ export async function hashTensors(
   signal?: AbortSignal,
 ): Promise<string> {
   const hash = createHash("sha256");
-  const inspect = (tensor: OutputTensor, start: number, piece: Uint8Array<ArrayBuffer>) => {
+  const inspect = (piece: Uint8Array<ArrayBuffer>, tensor: OutputTensor, start: number) => {
     hash.update(piece);
     if ("dtype" in tensor.source) requireFinite(tensor.source, start, piece);
   };

@@ -20,7 +20,6 @@ import type { ConversionPlan } from "./plan_conversion.ts";
 import { checkFinite } from "./read.ts";
 import {
   copyCompanions,
-  type OutputTensor,
   writeBytes,
   writeJson,
   writeSafetensors,
@@ -52,8 +51,7 @@ export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<
   const { options, source, tensors } = plan;
   const { signal } = run;
   let done = 0;
-  const inspect = (_: OutputTensor, __: number, piece: Uint8Array) =>
-    run.onProgress?.(done += piece.length, plan.bytes);
+  const inspect = (piece: Uint8Array) => run.onProgress?.(done += piece.length, plan.bytes);
 
   const replaces = options.overwrite ? "checkpoint" : undefined;
   return writeFolder(options.out, { replaces, signal }, async (folder) => {

@@ -72,7 +72,7 @@ export function quantizeCheckpoint(
     await using sourceHash = startBackboneHash(source, signal);
     const hash = createHash("sha256");
     let done = 0;
-    const inspect = (_: OutputTensor, __: number, piece: Uint8Array) => {
+    const inspect = (piece: Uint8Array) => {
       hash.update(piece);
       run.onProgress?.(done += piece.length, bytes);
     };
@@ -112,7 +112,7 @@ export async function checkQuantized(directory: string, signal?: AbortSignal): P
   const others = [...tensors.values()].filter(({ name }) => name !== EMBEDDING);
   const all = [...parts, ...[...others, tensors.get(EMBEDDING)!].map(stored)];
   const hash = createHash("sha256");
-  await streamTensors(all, { inspect: (_, __, piece) => hash.update(piece), signal });
+  await streamTensors(all, { inspect: (piece) => hash.update(piece), signal });
   const found = hash.digest("hex");
   if (found === weightsSha256) return;
   throw new DataError(

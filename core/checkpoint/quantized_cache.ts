@@ -23,7 +23,6 @@ import {
   type QuantizedMatrices,
 } from "./quantization.ts";
 import { findTensors } from "./weight_files.ts";
-import type { OutputTensor } from "./write.ts";
 
 /** Changes whenever an entry would no longer be made with the same bytes. */
 const VERSION = 2;
@@ -115,8 +114,7 @@ async function makeEntry(
   const scheme = quantizationJson({ format, sourceSha256: key, weightsSha256: key });
   const { signal } = cache;
   let done = 0;
-  const inspect = (_: OutputTensor, __: number, piece: Uint8Array) =>
-    cache.onProgress?.(done += piece.length, bytes);
+  const inspect = (piece: Uint8Array) => cache.onProgress?.(done += piece.length, bytes);
   try {
     await writeFolder(path, { signal }, async (folder) => {
       await writeWeights(folder, tensors, { inspect, signal, maxShardBytes: Infinity });

@@ -60,7 +60,7 @@ export interface OutputTensor {
 /** Callbacks of writing. */
 export interface StreamOptions {
   /** Sees every piece, in order, before it is written. */
-  inspect?(tensor: OutputTensor, start: number, piece: Uint8Array<ArrayBuffer>): void;
+  inspect?(piece: Uint8Array<ArrayBuffer>, tensor: OutputTensor, start: number): void;
   signal?: AbortSignal;
 }
 
@@ -222,7 +222,7 @@ export async function streamTensors(
       const length = Math.min(PIECE_BYTES, tensor.byteLength - start);
       const made = readPiece(tensor, start, buffer.subarray(0, length), files);
       const piece = made instanceof Promise ? await made : made;
-      options.inspect?.(tensor, start, piece);
+      options.inspect?.(piece, tensor, start);
       options.write?.(piece);
     }
   }
