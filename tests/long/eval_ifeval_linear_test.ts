@@ -9,6 +9,7 @@ import {
   checkResponse,
   type Instruction,
   loadLanguageTools,
+  requireInstructions,
 } from "../../core/eval/grading/ifeval/mod.ts";
 
 const tools = await loadLanguageTools();
@@ -19,8 +20,7 @@ function instructions(): Instruction[] {
   const byId = new Map<string, Instruction>();
   for (const line of Deno.readTextFileSync(CASES).trim().split("\n")) {
     const { instruction_id: id, kwargs } = JSON.parse(line);
-    const kept = Object.entries(kwargs).filter(([, value]) => Boolean(value));
-    byId.set(id, { id, kwargs: Object.fromEntries(kept) });
+    byId.set(id, requireInstructions([id], [kwargs], "a case")[0]!);
   }
   return [...byId.values()];
 }

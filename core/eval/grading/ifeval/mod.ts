@@ -19,6 +19,8 @@ export { type LanguageTools, loadLanguageTools } from "./language_tools.ts";
 export interface Instruction {
   /** `family:name`. */
   readonly id: string;
+  /** The rule of that id. */
+  readonly checker: Checker;
   /** Arguments; what was null, zero or empty is left out. */
   readonly kwargs: Readonly<Record<string, unknown>>;
 }
@@ -54,10 +56,7 @@ export const CHECKERS: ReadonlyMap<string, Checker> = new Map(
   ),
 );
 
-/**
- * Grades a response. `prompt` is what must be repeated where an instruction does not say.
- * @throws {DataError} when an instruction is unknown or lacks an argument
- */
+/** Grades a response. `prompt` is what must be repeated where an instruction does not say. */
 export function checkResponse(
   response: string,
   instructions: readonly Instruction[],
@@ -65,12 +64,8 @@ export function checkResponse(
   prompt?: string,
 ): CheckResults {
   const variants = variantsOf(response);
-  const follows = (variant: string, { id, kwargs }: Instruction) =>
-    strip(variant) !== "" && requireChecker(id, "an instruction").check(
-      variant,
-      kwargs,
-      { tools, prompt },
-    );
+  const follows = (variant: string, { checker, kwargs }: Instruction) =>
+    strip(variant) !== "" && checker.check(variant, kwargs, { tools, prompt });
   const strict = instructions.map((instruction) => follows(response, instruction));
   return {
     strict,
@@ -110,8 +105,9 @@ export function requireInstructions(ids: unknown, kwargs: unknown, where: string
   return ids.map((id: string, i) => {
     const given = Object.entries(kwargs[i] as Record<string, unknown>);
     const kept = Object.fromEntries(given.filter(([, value]) => Boolean(value)));
-    requireArguments(requireChecker(id, where), kept, `${id} in ${where}`);
-    return { id, kwargs: kept };
+    const checker = requireChecker(id, where);
+    requireArguments(checker, kept, `${id} in ${where}`);
+    return { id, checker, kwargs: kept };
   });
 }
 
