@@ -83,6 +83,7 @@ export async function mergeParts(paths: readonly string[]): Promise<MergedParts>
 }
 
 async function readPart(path: string): Promise<Part> {
+  const samples = join(path, SAMPLES);
   const { schema: _, ...identity } = await readJsonObject(join(path, CONFIG));
   const [part, of] = String(identity.shard ?? "1/1").split("/").map(Number) as [number, number];
   if (!await statIfExists(join(path, RESULTS))) {
@@ -104,7 +105,8 @@ async function readPart(path: string): Promise<Part> {
     part,
     of,
     rows,
-    samples: scores.length === 0 ? [] : await readSamples(join(path, SAMPLES)),
+    // A shard without rows has no such file.
+    samples: scores.length === 0 ? [] : parseSamples(await readRegularText(samples), samples),
     scores,
     facts,
     model: String(model),
@@ -112,11 +114,6 @@ async function readPart(path: string): Promise<Part> {
     preset: isObject(config) && typeof config.preset === "string" ? config.preset : undefined,
     leftOut: resultList<LeftOut>({ left_out }, "left_out", name),
   };
-}
-
-/** A shard without rows has no such file. */
-async function readSamples(path: string): Promise<Sample[]> {
-  return parseSamples(await readRegularText(path), path);
 }
 
 function requireWhole(parts: readonly Part[]): void {
