@@ -22,15 +22,12 @@ export interface Encoding {
 export class RequestEncoder {
   /** Requests that lost their beginning so far. */
   truncated = 0;
-  readonly #encoding: Encoding;
 
-  constructor(encoding: Encoding) {
-    this.#encoding = encoding;
-  }
+  constructor(private readonly encoding: Encoding) {}
 
   /** Sequences of the choices of one question. The last token is scored, not read. */
   pairs(requests: readonly LikelihoodRequest[]): ScoreSet {
-    const { tokenizer, startToken, maxLength } = this.#encoding;
+    const { tokenizer, startToken, maxLength } = this.encoding;
     return requests.map(({ context, continuation }) => {
       const { tokens, from } = encodePair(tokenizer, context, continuation, startToken);
       const cut = Math.max(0, tokens.length - maxLength - 1);
@@ -41,7 +38,7 @@ export class RequestEncoder {
 
   /** Tokens of a prompt that leaves room for the answer. */
   prompt({ context, maxTokens }: TextRequest): number[] {
-    const { tokenizer, maxLength } = this.#encoding;
+    const { tokenizer, maxLength } = this.encoding;
     const tokens = tokenizer.encode(context);
     const room = Math.max(1, maxLength - maxTokens);
     if (tokens.length > room) this.truncated++;
@@ -53,7 +50,7 @@ export class RequestEncoder {
    * to `maxLength` tokens; what the last one leaves free is filled with tokens scored before, as context.
    */
   windows({ continuation }: LikelihoodRequest): ScoreSet {
-    const { tokenizer, startToken, maxLength } = this.#encoding;
+    const { tokenizer, startToken, maxLength } = this.encoding;
     const tokens = tokenizer.encode(continuation);
     if (startToken !== undefined) tokens.unshift(startToken);
     // Places of tokens; the one at 0 is only read.

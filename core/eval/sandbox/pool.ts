@@ -9,20 +9,17 @@ import { Child, LOST } from "./process.ts";
 import type { Settings } from "./protocol.ts";
 
 export class Pool implements Sandbox, AsyncDisposable {
-  readonly #settings: Omit<Settings, "token">;
-  readonly #shell: Shell;
-  readonly #size: number;
   readonly #children = new Set<Child>();
   readonly #idle: Child[] = [];
   readonly #waiting: PromiseWithResolvers<Child>[] = [];
   #closed = false;
 
   /** A pool of at most `size` children, none started yet. */
-  constructor(size: number, settings: Omit<Settings, "token">, shell: Shell) {
-    this.#size = size;
-    this.#settings = settings;
-    this.#shell = shell;
-  }
+  constructor(
+    private readonly size: number,
+    private readonly settings: Omit<Settings, "token">,
+    private readonly shell: Shell,
+  ) {}
 
   /**
    * Starts one child and returns the version of its Python.
@@ -69,7 +66,7 @@ export class Pool implements Sandbox, AsyncDisposable {
   }
 
   #start(): Child {
-    const child = new Child(this.#settings, this.#shell);
+    const child = new Child(this.settings, this.shell);
     this.#children.add(child);
     return child;
   }
@@ -77,7 +74,7 @@ export class Pool implements Sandbox, AsyncDisposable {
   #acquire(): Promise<Child> {
     const idle = this.#idle.pop();
     if (idle) return Promise.resolve(idle);
-    if (!this.#closed && this.#children.size < this.#size) return Promise.resolve(this.#start());
+    if (!this.#closed && this.#children.size < this.size) return Promise.resolve(this.#start());
     const waiting = Promise.withResolvers<Child>();
     this.#waiting.push(waiting);
     return waiting.promise;

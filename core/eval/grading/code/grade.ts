@@ -59,30 +59,25 @@ export async function openGrader(
 }
 
 class SandboxGrader implements Grader {
-  readonly #sandboxes: Sandboxes;
-  readonly #slots: Slots;
+  readonly sandbox: "pyodide" | "bwrap";
+  readonly pythonVersion: string;
   /** Model-written programs. */
   readonly #solutions: Sandbox;
   /** Everything else. */
   readonly #trusted: Sandbox;
   readonly #references: References;
 
-  constructor(sandboxes: Sandboxes, slots: Slots, cacheFolder: string) {
-    const { pythonVersion } = sandboxes;
-    this.#sandboxes = sandboxes;
-    this.#slots = slots;
+  constructor(
+    private readonly sandboxes: Sandboxes,
+    private readonly slots: Slots,
+    cacheFolder: string,
+  ) {
+    this.sandbox = sandboxes.shell === "bwrap" ? "bwrap" : "pyodide";
+    this.pythonVersion = sandboxes.pythonVersion;
     // No more jobs at a time than processors: load would shift the clocks of the others.
     this.#solutions = slots.limit(sandboxes.solutions);
     this.#trusted = slots.limit(sandboxes.trusted);
-    this.#references = new References(this.#trusted, pythonVersion, cacheFolder);
-  }
-
-  get sandbox(): "pyodide" | "bwrap" {
-    return this.#sandboxes.shell === "bwrap" ? "bwrap" : "pyodide";
-  }
-
-  get pythonVersion(): string {
-    return this.#sandboxes.pythonVersion;
+    this.#references = new References(this.#trusted, this.pythonVersion, cacheFolder);
   }
 
   async sanitize(text: string, entryPoint: string): Promise<string> {
@@ -122,7 +117,7 @@ class SandboxGrader implements Grader {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#sandboxes[Symbol.asyncDispose]();
+    await this.sandboxes[Symbol.asyncDispose]();
   }
 
   /** Compares each result with the reference's. */
@@ -208,8 +203,8 @@ class SandboxGrader implements Grader {
     };
     const end = await this.#solutions.run(job(reference), listen());
     if (end.ending !== "input_limit" && end.ending !== "killed") return end;
-    return await this.#slots.alone(async () => {
-      const { solutions, trusted } = this.#sandboxes;
+    return await this.slots.alone(async () => {
+      const { solutions, trusted } = this.sandboxes;
       const now = await this.#references.measureAgain(problem, reference, trusted);
       return await solutions.run({ ...job(now), clock: "cpu" }, listen());
     });

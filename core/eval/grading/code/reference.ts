@@ -59,21 +59,21 @@ interface Kept {
 
 /** The references of one Python. */
 export class References {
-  readonly #sandbox: Sandbox;
-  readonly #pythonVersion: string;
   readonly #folder: string;
   readonly #known = new Map<string, Promise<Reference | Unavailable>>();
 
   /** `sandbox` must never have run a model's program. */
-  constructor(sandbox: Sandbox, pythonVersion: string, cacheFolder: string) {
-    this.#sandbox = sandbox;
-    this.#pythonVersion = pythonVersion;
+  constructor(
+    private readonly sandbox: Sandbox,
+    private readonly pythonVersion: string,
+    cacheFolder: string,
+  ) {
     this.#folder = `${cacheFolder}/expected`;
   }
 
   /** The reference of a problem; each is made once. */
   async of(problem: CodeProblem): Promise<Reference | Unavailable> {
-    const key = hash("sha256", JSON.stringify([FORMAT, this.#pythonVersion, problem]));
+    const key = hash("sha256", JSON.stringify([FORMAT, this.pythonVersion, problem]));
     let reference = this.#known.get(key);
     if (!reference) {
       reference = this.#make(problem, `${this.#folder}/${key}.json.gz`);
@@ -87,7 +87,7 @@ export class References {
   async #make(problem: CodeProblem, path: string): Promise<Reference | Unavailable> {
     let kept = await readKept(path, problem);
     if (!kept) {
-      const made = await compute(this.#sandbox, problem);
+      const made = await compute(this.sandbox, problem);
       if ("unavailable" in made) return made;
       // Where it cannot be kept it is computed again next time.
       await writeKept(this.#folder, path, made).catch(() => {});

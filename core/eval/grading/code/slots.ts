@@ -2,14 +2,11 @@
 import type { Sandbox } from "../../sandbox/job.ts";
 
 export class Slots {
-  readonly #count: number;
   #used = 0;
   /** Work that waits, in order; `all` needs every slot. */
   readonly #queue: { readonly all: boolean; readonly begin: () => void }[] = [];
 
-  constructor(count: number) {
-    this.#count = count;
-  }
+  constructor(private readonly count: number) {}
 
   /** A sandbox whose jobs take one slot each. */
   limit(sandbox: Sandbox): Sandbox {
@@ -29,7 +26,7 @@ export class Slots {
     try {
       return await work();
     } finally {
-      this.#used -= all ? this.#count : 1;
+      this.#used -= all ? this.count : 1;
       this.#advance();
     }
   }
@@ -37,8 +34,8 @@ export class Slots {
   /** Begins what waits, in order: later jobs do not overtake one that waits for all slots. */
   #advance(): void {
     for (let next = this.#queue[0]; next; next = this.#queue[0]) {
-      const needed = next.all ? this.#count : 1;
-      if (this.#used + needed > this.#count) return;
+      const needed = next.all ? this.count : 1;
+      if (this.#used + needed > this.count) return;
       this.#used += needed;
       this.#queue.shift();
       next.begin();
