@@ -5,7 +5,7 @@
  * from the source that lags farthest behind its share, so shares are kept at all times and not only on
  * average. Batches run across the end of an epoch; only the last of a run may be short.
  */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { isObject, show } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import { RandomStream } from "../base/random.ts";
@@ -41,16 +41,14 @@ export class BatchStream {
   readonly fingerprint: string;
   /** Rows it takes for as much data as all sources have; with packing, those of the first epoch. */
   readonly rowsPerEpoch: number;
-  readonly #options: BatchOptions;
   readonly #sources: readonly { rows: RowSource; share: number; index: number }[];
   /** Rows taken from each source. */
   readonly #taken: number[];
 
   /** @throws {DataError} when a document does not fit, or nothing is left to train on */
-  constructor(sources: readonly BatchSource[], options: BatchOptions) {
+  constructor(sources: readonly BatchSource[], private readonly options: BatchOptions) {
     const weights = sources.map(({ weight = 1 }) => weight);
     const total = weights.reduce((sum, weight) => sum + weight, 0);
-    this.#options = options;
     this.#sources = sources.map((source, index) => ({
       rows: new RowSource(source, String(index), options),
       share: weights[index]! / total,
@@ -74,13 +72,13 @@ export class BatchStream {
 
   /** Slots that rows need: without packing, `tokens` may be lowered to this and nothing changes. */
   get longestRow(): number {
-    if (this.#options.pack) return this.#options.tokens;
+    if (this.options.pack) return this.options.tokens;
     return Math.max(...this.#sources.map(({ rows }) => rows.longestPiece));
   }
 
   /** Batches of a finite run from its beginning. With packing it plans every epoch to know. */
   countBatches(): number | undefined {
-    const { epochs, batch } = this.#options;
+    const { epochs, batch } = this.options;
     if (epochs === undefined) return undefined;
     const [first, second] = this.#sources;
     let rows = second ? epochs * this.rowsPerEpoch : 0;
@@ -90,7 +88,7 @@ export class BatchStream {
 
   /** The next batch, or undefined after the last. */
   next(): Batch | undefined {
-    const builder = new BatchBuilder(this.#options.batch, this.#options.tokens);
+    const builder = new BatchBuilder(this.options.batch, this.options.tokens);
     return this.#advance(builder) ? builder : undefined;
   }
 
@@ -102,7 +100,7 @@ export class BatchStream {
   /** Takes the rows of a batch, and adds them to one that is being built. */
   #advance(builder?: BatchBuilder): boolean {
     if (this.#isOver) return false;
-    for (let row = 0; row < this.#options.batch && !this.#isOver; row++) {
+    for (let row = 0; row < this.options.batch && !this.#isOver; row++) {
       const { rows, index } = this.#pickSource(), next = rows.next();
       builder?.addRow(index, next, (document, start, end) => rows.read(document, start, end));
       this.#taken[index]!++;
@@ -140,7 +138,7 @@ export class BatchStream {
   }
 
   get #isOver(): boolean {
-    const { epochs = Infinity } = this.#options;
+    const { epochs = Infinity } = this.options;
     return this.epoch >= epochs;
   }
 
@@ -175,13 +173,10 @@ function fingerprintOf(sources: readonly BatchSource[], options: BatchOptions): 
   const { tokens, seed, shuffle, pack, longRows } = options;
   const parts = sources.map(({ stores, documents, weight = 1 }) => ({
     keys: stores.map(({ key }) => key),
-    documents: documents === undefined
-      ? null
-      : createHash("sha256").update(new Uint8Array(documents.slice().buffer)).digest("hex"),
+    documents: documents ? hash("sha256", new Uint8Array(documents.slice().buffer)) : null,
     weight,
   }));
-  const all = { schema: ROWS_SCHEMA, parts, tokens, seed, shuffle, pack, longRows };
-  return hashJson(all);
+  return hashJson({ schema: ROWS_SCHEMA, parts, tokens, seed, shuffle, pack, longRows });
 }
 
 /** A cursor comes out of a file, so it is checked like one. */

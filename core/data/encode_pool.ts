@@ -31,15 +31,11 @@ export interface EncodeRequest {
 
 /** Threads that encode batches; dispose of it to end them. */
 export class EncodePool implements Disposable {
-  readonly #settings: EncodeSettings;
-  readonly #threads: number;
   readonly #inline: ReturnType<typeof batchEncoder>;
   #workers: Thread<EncodeRequest, EncodedBatch>[] = [];
 
   /** `threads` of 1 encode on the caller's own thread. */
-  constructor(settings: EncodeSettings, threads: number) {
-    this.#settings = settings;
-    this.#threads = threads;
+  constructor(private readonly settings: EncodeSettings, private readonly threads: number) {
     this.#inline = batchEncoder(settings);
   }
 
@@ -50,10 +46,10 @@ export class EncodePool implements Disposable {
 
   /** Starts the workers, unless one thread is all there is. */
   start(): void {
-    if (this.#workers.length > 0 || this.#threads < 2) return;
+    if (this.#workers.length > 0 || this.threads < 2) return;
     const worker = new URL("./tokenize_worker.ts", import.meta.url);
     this.#workers = Array.from(
-      { length: this.#threads },
+      { length: this.threads },
       () => new Thread<EncodeRequest, EncodedBatch>(worker, "tokenize worker"),
     );
   }
@@ -62,7 +58,7 @@ export class EncodePool implements Disposable {
   encode(documents: readonly Document[]): Promise<EncodedBatch> {
     if (this.#workers.length === 0) return this.#inline(documents);
     const [worker] = this.#workers.toSorted((a, b) => a.waiting - b.waiting);
-    return worker!.ask({ settings: this.#settings, documents });
+    return worker!.ask({ settings: this.settings, documents });
   }
 
   [Symbol.dispose](): void {

@@ -46,15 +46,15 @@ export class RowSource {
   readonly #firsts: readonly number[];
   readonly #lengths: Uint32Array;
   readonly #documents: Uint32Array;
-  readonly #name: string;
-  readonly #options: RowOptions;
   #planned: { epoch: number; plan: RowPlan; order: Uint32Array };
 
   /** `name` tells the shuffles of several sources apart. */
-  constructor({ stores, documents }: BatchSource, name: string, options: RowOptions) {
+  constructor(
+    { stores, documents }: BatchSource,
+    private readonly name: string,
+    private readonly options: RowOptions,
+  ) {
     this.#stores = stores;
-    this.#name = name;
-    this.#options = options;
     let count = 0;
     this.#firsts = [0, ...stores.map((store) => count += store.documents)];
     this.#lengths = new Uint32Array(count);
@@ -75,7 +75,7 @@ export class RowSource {
 
   /** Rows of an epoch; packing makes them differ a little from one to the next. */
   rowsIn(epoch: number): number {
-    const { shuffle, pack } = this.#options;
+    const { shuffle, pack } = this.options;
     const same = !(shuffle && pack) || epoch === this.#planned.epoch;
     return same ? this.#planned.plan.rows : this.#plan(epoch).plan.rows;
   }
@@ -123,8 +123,8 @@ export class RowSource {
   }
 
   #plan(epoch: number): { epoch: number; plan: RowPlan; order: Uint32Array } {
-    const { tokens, seed, shuffle, pack, longRows } = this.#options;
-    const random = shuffle ? new RandomStream(seed, `shuffle.${this.#name}.${epoch}`) : undefined;
+    const { tokens, seed, shuffle, pack, longRows } = this.options;
+    const random = shuffle ? new RandomStream(seed, `shuffle.${this.name}.${epoch}`) : undefined;
     const documents = this.#documents.slice();
     if (random) shuffleInPlace(documents, random);
     const plan = planRows(this.#lengths, documents, {
