@@ -207,21 +207,20 @@ function placeTensors(
 
 /** Reads a file from its beginning, a window at a time. */
 class Reader {
-  readonly #file: Deno.FsFile;
-  readonly #path: string;
-  readonly size: number;
   readonly #window = new Uint8Array(WINDOW);
   readonly #view = new DataView(this.#window.buffer);
   #start = 0;
   #filled = 0;
   position = 0;
 
-  constructor(file: Deno.FsFile, path: string, size: number) {
-    [this.#file, this.#path, this.size] = [file, path, size];
-  }
+  constructor(
+    private readonly file: Deno.FsFile,
+    private readonly path: string,
+    readonly size: number,
+  ) {}
 
   error(problem: string, hints = ["the file may be damaged; download it again"]): DataError {
-    return new DataError(`"${this.#path}" ${problem}`, { hints });
+    return new DataError(`"${this.path}" ${problem}`, { hints });
   }
 
   /** Place in the window of the next bytes, of which there are no more than it holds. */
@@ -231,7 +230,7 @@ class Reader {
       this.#start = position;
       this.#filled = Math.min(WINDOW, this.size - position);
       const target = this.#window.subarray(0, this.#filled);
-      readExactlySync(this.#file, this.#path, position, target);
+      readExactlySync(this.file, this.path, position, target);
     }
     return position - this.#start;
   }

@@ -56,21 +56,17 @@ export class Texts {
 
 /** The metadata of one file. */
 export class Metadata {
-  readonly #file: string;
-  readonly #values: ReadonlyMap<string, MetadataValue>;
   readonly #texts = new Map<string, Texts>();
 
   constructor(
-    file: string,
+    private readonly file: string,
     /** Names the file in messages. */
     readonly path: string,
-    values: ReadonlyMap<string, MetadataValue>,
-  ) {
-    [this.#file, this.#values] = [file, values];
-  }
+    private readonly values: ReadonlyMap<string, MetadataValue>,
+  ) {}
 
   has(key: string): boolean {
-    return this.#values.has(key);
+    return this.values.has(key);
   }
 
   /** A whole number; without a fallback the key is required. */
@@ -81,7 +77,7 @@ export class Metadata {
   }
 
   number(key: string, fallback?: number): number {
-    const value = this.#values.get(key);
+    const value = this.values.get(key);
     if (value === undefined && fallback !== undefined) return fallback;
     if (value?.kind === "number") return value.value;
     throw this.error(key, "a number");
@@ -97,7 +93,7 @@ export class Metadata {
   }
 
   text(key: string): string | undefined {
-    const value = this.#values.get(key);
+    const value = this.values.get(key);
     if (value === undefined) return undefined;
     if (value.kind !== "text") throw this.error(key, "text");
     try {
@@ -110,7 +106,7 @@ export class Metadata {
 
   /** The numbers of a list. */
   numbers(key: string): ArrayLike<number> | undefined {
-    const value = this.#values.get(key);
+    const value = this.values.get(key);
     if (value === undefined) return undefined;
     if (value.kind !== "list" || value.element === STRING || value.count > MAX_NUMBERS) {
       throw this.error(key, "a list of numbers");
@@ -126,7 +122,7 @@ export class Metadata {
 
   /** The texts of a list; read once. */
   texts(key: string): Texts | undefined {
-    const value = this.#values.get(key);
+    const value = this.values.get(key);
     if (value === undefined) return undefined;
     const known = this.#texts.get(key) ?? this.#readTexts(key, value);
     this.#texts.set(key, known);
@@ -140,7 +136,7 @@ export class Metadata {
 
   /** An error about a key; `wanted` completes "… must be". */
   error(key: string, wanted: string): DataError {
-    const value = this.#values.get(key);
+    const value = this.values.get(key);
     const shown = value?.kind === "number" ? `, not ${value.value}` : "";
     return new DataError(
       value === undefined
@@ -155,7 +151,7 @@ export class Metadata {
     { offset, length }: { readonly offset: number; readonly length: number },
   ): Uint8Array<ArrayBuffer> {
     if (length > MAX_TEXT_BYTES) throw this.error(key, `at most ${MAX_TEXT_BYTES} bytes`);
-    using file = openRegularFile(this.#file);
+    using file = openRegularFile(this.file);
     const bytes = new Uint8Array(length);
     readExactlySync(file, this.path, offset, bytes);
     return bytes;
