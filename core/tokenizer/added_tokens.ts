@@ -105,11 +105,9 @@ export class AddedTokenFinder {
   readonly #tokens: ReadonlyMap<string, AddedToken>;
   /** Longest first, so that the longest wins where several start. */
   readonly #pattern: RegExp | undefined;
-  readonly #splitter: WordSplitter;
 
-  constructor(tokens: readonly AddedToken[], splitter: WordSplitter) {
+  constructor(tokens: readonly AddedToken[], private readonly splitter: WordSplitter) {
     this.#tokens = new Map(tokens.map((token) => [token.content, token]));
-    this.#splitter = splitter;
     if (tokens.length === 0) return;
     const contents = [...this.#tokens.keys()].sort((a, b) => b.length - a.length);
     this.#pattern = new RegExp(contents.map((content) => RegExp.escape(content)).join("|"), "g");
@@ -122,8 +120,8 @@ export class AddedTokenFinder {
       const token = this.#tokens.get(match[0])!;
       let from = match.index, to = from + match[0].length;
       if (from < at) continue; // taken along by the token before
-      if (token.lstrip) { while (from > at && this.#splitter.isBlank(text, from - 1)) from--; }
-      if (token.rstrip) { while (to < text.length && this.#splitter.isBlank(text, to)) to++; }
+      if (token.lstrip) { while (from > at && this.splitter.isBlank(text, from - 1)) from--; }
+      if (token.rstrip) { while (to < text.length && this.splitter.isBlank(text, to)) to++; }
       if (from > at) yield text.slice(at, from);
       yield token;
       at = to;

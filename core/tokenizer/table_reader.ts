@@ -101,15 +101,11 @@ function isVersionLine(source: Uint8Array): boolean {
 /** Turns the spellings of merges, lying in `scratch` as bytes, into a table. */
 class MergeBuilder {
   readonly scratch: Uint8Array;
-  readonly #vocabulary: Vocabulary;
-  readonly #path: string;
   /** Left, right and merged id of each merge by rank. */
   readonly #triples: Int32Array;
   #count = 0;
 
-  constructor(span: Span, vocabulary: Vocabulary) {
-    this.#vocabulary = vocabulary;
-    this.#path = span.path;
+  constructor(private readonly span: Span, private readonly vocabulary: Vocabulary) {
     this.scratch = new Uint8Array(span.to - span.from);
     // The shortest merge, a line `a b`, has four bytes with its end.
     this.#triples = new Int32Array(Math.ceil((span.to - span.from + 1) / 4) * 3);
@@ -122,7 +118,7 @@ class MergeBuilder {
     this.#triples[at + 1] = this.#find(middle, end);
     // Merges usually lie in the order of the tokens they make, which spares most of the look-ups.
     const guess = at === 0 ? 0 : this.#triples[at - 1]! + 1;
-    const hit = this.#vocabulary.equals(guess, this.scratch, 0, end);
+    const hit = this.vocabulary.equals(guess, this.scratch, 0, end);
     this.#triples[at + 2] = hit ? guess : this.#find(0, end);
   }
 
@@ -136,11 +132,11 @@ class MergeBuilder {
   }
 
   #find(from: number, to: number): number {
-    const id = this.#vocabulary.find(this.scratch, from, to);
+    const id = this.vocabulary.find(this.scratch, from, to);
     if (id >= 0) return id;
     const token = JSON.stringify(spellBytes(this.scratch.subarray(from, to)).slice(0, 60));
     throw new DataError(
-      `merge ${this.#count} in "${this.#path}" has token ${token}, which is not in the vocabulary`,
+      `merge ${this.#count} in "${this.span.path}" has token ${token}, which is not in the vocabulary`,
       { hints: ["vocabulary and merges must be from the same tokenizer; copy both again"] },
     );
   }
@@ -151,15 +147,13 @@ class Cursor {
   readonly #source: Uint8Array;
   readonly #to: number;
   readonly #path: string;
-  readonly #table: "vocabulary" | "merges" | "lines";
   #at: number;
 
-  constructor(span: Span, table: "vocabulary" | "merges" | "lines") {
+  constructor(span: Span, private readonly table: "vocabulary" | "merges" | "lines") {
     this.#source = span.source;
     this.#at = span.from;
     this.#to = span.to;
     this.#path = span.path;
-    this.#table = table;
   }
 
   /** Skips blanks and, if `code` comes next, that too. */
@@ -216,7 +210,7 @@ class Cursor {
 
   /** Code of the character at the cursor, -1 if no character of the alphabet starts with `first`. */
   #readCharacter(first: number): number {
-    if (this.#table !== "lines") {
+    if (this.table !== "lines") {
       if (first === BACKSLASH) return this.#readEscape();
       if (first === QUOTE) this.#fail("a merge of two tokens");
     }
@@ -238,7 +232,7 @@ class Cursor {
   }
 
   #refuseCharacter(): never {
-    if (this.#table === "vocabulary") throw new NotByteLevel();
+    if (this.table === "vocabulary") throw new NotByteLevel();
     this.#fail("a merge of two byte-level tokens");
   }
 

@@ -27,15 +27,13 @@ export class Vocabulary {
   readonly longestToken: number;
   /** Id of the token that is this single byte, or -1. */
   readonly byteIds: Int32Array = new Int32Array(256).fill(-1);
-  readonly #list: TokenList;
   /** Place in the list + 1 by id; 0 for an id that no token has. */
   readonly #placeOfId: Int32Array;
   /** Open addressing by content: place in the list + 1, 0 in a free slot. */
   readonly #slots: Int32Array;
 
   /** Indexes a list; `path` names its file in messages. */
-  constructor(list: TokenList, path: string) {
-    this.#list = list;
+  constructor(private readonly list: TokenList, path: string) {
     let size = 0, longest = 0;
     for (let i = 0; i < list.count; i++) {
       size = Math.max(size, list.ids[i]! + 1);
@@ -59,7 +57,7 @@ export class Vocabulary {
   /** Id of the token whose bytes are `source[from..to)`, or -1. */
   find(source: Uint8Array, from: number, to: number): number {
     const place = this.#slots[this.#slotOf(source, from, to)]!;
-    return place === 0 ? -1 : this.#list.ids[place - 1]!;
+    return place === 0 ? -1 : this.list.ids[place - 1]!;
   }
 
   /** Id of a token in the file's spelling. */
@@ -82,7 +80,7 @@ export class Vocabulary {
   }
 
   #enter(index: number, path: string): void {
-    const { ids, starts, bytes } = this.#list;
+    const { ids, starts, bytes } = this.list;
     const id = ids[index]!, from = starts[index]!, to = starts[index + 1]!;
     const other = this.#placeOfId[id]!;
     const slot = this.#slotOf(bytes, from, to);
@@ -99,7 +97,7 @@ export class Vocabulary {
   }
 
   #contentAt(index: number): Uint8Array {
-    const { starts, bytes } = this.#list;
+    const { starts, bytes } = this.list;
     return bytes.subarray(starts[index]!, starts[index + 1]!);
   }
 
@@ -116,7 +114,7 @@ export class Vocabulary {
   }
 
   #equalsAt(index: number, source: Uint8Array, from: number, to: number): boolean {
-    const { starts, bytes } = this.#list;
+    const { starts, bytes } = this.list;
     let at = starts[index]!;
     if (starts[index + 1]! - at !== to - from) return false;
     for (let i = from; i < to; i++) if (source[i] !== bytes[at++]) return false;

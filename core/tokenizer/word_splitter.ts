@@ -35,15 +35,12 @@ const APOSTROPHE = 0x27, SPACE = 0x20;
 /** Finds word ends; remembers the kind of every code point it has met. */
 export class WordSplitter {
   readonly #kinds = new Uint8Array(0x110000);
-  readonly #rules: WordRules;
 
-  constructor(rules: WordRules = { expression: "qwen", digits: 1 }) {
-    this.#rules = rules;
-  }
+  constructor(private readonly rules: WordRules = { expression: "qwen", digits: 1 }) {}
 
   /** End of the word that starts at `at`, which is a position inside well-formed text. */
   end(text: string, at: number): number {
-    const rules = this.#rules;
+    const rules = this.rules;
     return rules.expression === "qwen"
       ? this.#endOfQwen(text, at, rules.digits)
       : this.#endOfGpt2(text, at, rules.cutDigits);
