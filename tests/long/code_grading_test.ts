@@ -2,7 +2,8 @@
 import { assertEquals } from "@std/assert";
 import { type Grader, openGrader } from "../../core/eval/grading/code/grade.ts";
 import { readProblems } from "../code_problems.ts";
-import { find, FIXTURES, golden, PLAIN } from "../unit/eval/grading/code_goldens.ts";
+import { fixtureRows } from "../fixture_rows.ts";
+import { find, golden, PLAIN } from "../unit/eval/grading/code_goldens.ts";
 
 const CACHE = await Deno.makeTempDir();
 addEventListener("unload", () => Deno.removeSync(CACHE, { recursive: true }));
@@ -20,9 +21,8 @@ Deno.test("programs are sanitised as the goldens say", async () => {
     assertEquals(await grader.sanitize(solution, entry_point), sanitized);
   }
   // Comments on the last line of a definition, and behind it in its own block.
-  const comments = `${FIXTURES}golden/eval/cases_sanitize_comments.jsonl`;
-  for (const line of Deno.readTextFileSync(comments).trim().split("\n")) {
-    const { entry_point, solution, sanitized } = JSON.parse(line);
+  const comments = fixtureRows("golden/eval/cases_sanitize_comments.jsonl");
+  for (const { entry_point, solution, sanitized } of comments) {
     assertEquals(await grader.sanitize(solution, entry_point), sanitized, solution);
   }
   assertEquals(await grader.sanitize("", "f"), "");

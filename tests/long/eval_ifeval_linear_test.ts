@@ -11,15 +11,15 @@ import {
   loadLanguageTools,
   requireInstructions,
 } from "../../core/eval/grading/ifeval/mod.ts";
+import { fixtureRows } from "../fixture_rows.ts";
 
 const tools = await loadLanguageTools();
-const CASES = new URL("../../fixtures/golden/eval/cases_ifeval_checkers.jsonl", import.meta.url);
+const CASES = "golden/eval/cases_ifeval_checkers.jsonl";
 
 /** One instruction of every kind, with the arguments of a golden case. */
 function instructions(): Instruction[] {
   const byId = new Map<string, Instruction>();
-  for (const line of Deno.readTextFileSync(CASES).trim().split("\n")) {
-    const { instruction_id: id, kwargs } = JSON.parse(line);
+  for (const { instruction_id: id, kwargs } of fixtureRows(CASES)) {
     byId.set(id, requireInstructions([id], [kwargs], "a case")[0]!);
   }
   return [...byId.values()];

@@ -18,15 +18,12 @@ import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { request, scoresOf, tokensOf } from "../engines.ts";
 import { openGolden } from "../goldens.ts";
+import { fixtureRows } from "../../fixture_rows.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const MODEL = `${FIXTURES}models/tiny-qwen2`;
 
-// deno-lint-ignore no-explicit-any -- tests look at any field
-function golden(name: string): any[] {
-  const text = Deno.readTextFileSync(`${FIXTURES}golden/eval/requests_${name}.jsonl`);
-  return text.trim().split("\n").map((line) => JSON.parse(line));
-}
+const golden = (name: string) => fixtureRows(`golden/eval/requests_${name}.jsonl`);
 
 const tokenizer = await openTokenizer(MODEL);
 const checkpoint = await openCheckpoint(MODEL);

@@ -20,15 +20,12 @@ import { taskOf } from "../../../core/eval/tasks/mod.ts";
 import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
 import { encodePair } from "../../../core/tokenizer/pair.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { fixtureRows } from "../../fixture_rows.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const DATA = `${FIXTURES}eval/data`;
 
-// deno-lint-ignore no-explicit-any -- tests look at any field
-function golden(name: string): any[] {
-  const text = Deno.readTextFileSync(`${FIXTURES}golden/eval/${name}.jsonl`);
-  return text.trim().split("\n").map((line) => JSON.parse(line));
-}
+const golden = (name: string) => fixtureRows(`golden/eval/${name}.jsonl`);
 
 const tokenizer = await openTokenizer(`${FIXTURES}models/tiny-qwen2`);
 const chat = (messages: readonly ChatMessage[]) => renderChat(tokenizer, messages);

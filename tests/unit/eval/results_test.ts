@@ -1,5 +1,4 @@
 /** From answers to scores: choices, stop strings, means, and the paper's tables. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { parseBounds } from "../../../cli/commands/eval/plan.ts";
 import { shortfalls, summarizeAll } from "../../../cli/commands/eval/show.ts";
@@ -14,18 +13,12 @@ import { paperTables } from "../../../core/eval/tasks/paper_tables.ts";
 import { codeMetrics } from "../../../core/eval/tasks/code.ts";
 import { choiceQuestion } from "../../../core/eval/harness/task.ts";
 import { taskOf } from "../../../core/eval/tasks/mod.ts";
+import { fixtureRows } from "../../fixture_rows.ts";
 
-const GOLDEN = fileURLToPath(new URL("../../../fixtures/golden/eval/", import.meta.url));
-
-// deno-lint-ignore no-explicit-any -- tests look at any field
-function golden(name: string): any[] {
-  return Deno.readTextFileSync(`${GOLDEN}${name}.jsonl`).trim().split("\n").map((line) =>
-    JSON.parse(line)
-  );
-}
+const REACHED = new URL("../../../fixtures/golden/eval/context_reached.json", import.meta.url);
 
 Deno.test("accuracy, also per code point, as the harness takes it", () => {
-  const cases = golden("cases_mc_scoring");
+  const cases = fixtureRows("golden/eval/cases_mc_scoring.jsonl");
   assert(cases.length > 5);
   for (const { loglikelihood, choices, gold, acc, acc_norm } of cases) {
     const sample = { task: "t", doc_id: 0, sample: 0, loglikelihood };
@@ -35,7 +28,7 @@ Deno.test("accuracy, also per code point, as the harness takes it", () => {
 
 Deno.test("word and byte perplexity and bits per byte are the harness's", () => {
   const task = taskOf("perplexity")!;
-  const { rolling } = JSON.parse(Deno.readTextFileSync(`${GOLDEN}context_reached.json`));
+  const { rolling } = JSON.parse(Deno.readTextFileSync(REACHED));
   const close = (a: number, b: number) => assert(Math.abs(a / b - 1) < 1e-9, `${a}, not ${b}`);
   for (const { text, tokens, loglikelihood, ...expected } of rolling[0].rows) {
     const sample = { task: "t", doc_id: 0, sample: 0, loglikelihood: [loglikelihood], tokens };
@@ -50,7 +43,7 @@ Deno.test("word and byte perplexity and bits per byte are the harness's", () => 
 });
 
 Deno.test("stop strings cut in the order of their list", () => {
-  for (const { text, stop, result } of golden("cases_stop_truncation")) {
+  for (const { text, stop, result } of fixtureRows("golden/eval/cases_stop_truncation.jsonl")) {
     assertEquals(cutAtStops(text, stop), result);
   }
 });

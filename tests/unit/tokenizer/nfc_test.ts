@@ -2,13 +2,10 @@
 import { assert, assertEquals } from "@std/assert";
 import { RandomStream } from "../../../core/base/random.ts";
 import { NEWER, toNfc } from "../../../core/tokenizer/nfc.ts";
-
-const PATH = new URL("../../../fixtures/golden/tokenizer/nfc.jsonl", import.meta.url);
+import { fixtureRows } from "../../fixture_rows.ts";
 
 Deno.test("marks and composites that came later stay as they are", () => {
-  const rows: [string, string][] = Deno.readTextFileSync(PATH).trim().split("\n").map((line) =>
-    JSON.parse(line)
-  );
+  const rows: [string, string][] = fixtureRows("golden/tokenizer/nfc.jsonl");
   assert(rows.length > 500);
   for (const [text, expected] of rows) {
     assertEquals(toNfc(text), expected, JSON.stringify(text));

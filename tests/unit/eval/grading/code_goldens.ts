@@ -2,8 +2,9 @@
 import { fileURLToPath } from "node:url";
 import type { Benchmark, CodeProblem } from "../../../../core/eval/grading/code/problems.ts";
 import { readProblems } from "../../../code_problems.ts";
+import { fixtureRows } from "../../../fixture_rows.ts";
 
-export const FIXTURES = fileURLToPath(new URL("../../../../fixtures/", import.meta.url));
+const FIXTURES = fileURLToPath(new URL("../../../../fixtures/", import.meta.url));
 export const FILES: Readonly<Record<Benchmark, string>> = {
   humaneval: `${FIXTURES}eval/data/humaneval_plus/HumanEvalPlus.jsonl.gz`,
   mbpp: `${FIXTURES}eval/data/mbpp_plus/MbppPlus.jsonl.gz`,
@@ -11,11 +12,7 @@ export const FILES: Readonly<Record<Benchmark, string>> = {
 export const PLAIN = `${FIXTURES}eval/data/humaneval/HumanEval.jsonl.gz`;
 
 /** Rows of a golden file. */
-// deno-lint-ignore no-explicit-any
-export function golden(name: string): any[] {
-  const text = Deno.readTextFileSync(`${FIXTURES}golden/eval/cases_evalplus_${name}.jsonl`);
-  return text.trim().split("\n").map((row) => JSON.parse(row));
-}
+export const golden = (name: string) => fixtureRows(`golden/eval/cases_evalplus_${name}.jsonl`);
 
 const PROBLEMS = {
   humaneval: await readProblems(FILES.humaneval, "humaneval"),

@@ -1,5 +1,4 @@
 /** IFEval: every checker, the two tokenizers, the language detector and the four means. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { DataError } from "../../../../core/base/errors.ts";
 import {
@@ -20,15 +19,15 @@ import {
 import { splitSentences } from "../../../../core/eval/grading/ifeval/punkt.ts";
 import { isPythonJson } from "../../../../core/eval/grading/ifeval/format.ts";
 import { splitWords } from "../../../../core/eval/grading/ifeval/treebank.ts";
+import { fixtureRows } from "../../../fixture_rows.ts";
 import { HANG_MS } from "../../../hang.ts";
 
-const FIXTURES = fileURLToPath(new URL("../../../../fixtures/", import.meta.url));
+const AGGREGATE = new URL(
+  "../../../../fixtures/golden/eval/cases_ifeval_documents.aggregate.json",
+  import.meta.url,
+);
+const ROWS = fixtureRows("eval/data/ifeval/input_data.jsonl");
 const tools = await loadLanguageTools();
-
-function rows(path: string) {
-  const text = Deno.readTextFileSync(`${FIXTURES}${path}`);
-  return text.trim().split("\n").map((line) => JSON.parse(line));
-}
 
 /** Results of one instruction: strict, loose. */
 function gradeOf(response: string, id: string, kwargs: Record<string, unknown> = {}) {
@@ -38,7 +37,7 @@ function gradeOf(response: string, id: string, kwargs: Record<string, unknown> =
 }
 
 Deno.test("every golden result of a checker", () => {
-  const cases = rows("golden/eval/cases_ifeval_checkers.jsonl");
+  const cases = fixtureRows("golden/eval/cases_ifeval_checkers.jsonl");
   assertEquals(cases.length, 82);
   for (const { instruction_id, kwargs, response, strict, loose } of cases) {
     const place = `${instruction_id} ${JSON.stringify(kwargs)} ${JSON.stringify(response)}`;
@@ -47,9 +46,9 @@ Deno.test("every golden result of a checker", () => {
 });
 
 Deno.test("every golden document and the four means", async () => {
-  const data = new Map(rows("eval/data/ifeval/input_data.jsonl").map((row) => [row.key, row]));
+  const data = new Map(ROWS.map((row) => [row.key, row]));
   assertEquals(data.size, 541);
-  const cases = rows("golden/eval/cases_ifeval_documents.jsonl");
+  const cases = fixtureRows("golden/eval/cases_ifeval_documents.jsonl");
   const score = await ifeval.openScorer({
     grader: () => Promise.reject(new Error("no code")),
     sanitize: true,
@@ -65,9 +64,7 @@ Deno.test("every golden document and the four means", async () => {
     const metrics = await score(question, [{ text: golden.response }]);
     scores.push({ task: "ifeval", doc_id, group: "", request: "", samples: "", metrics });
   }
-  const { n, ...means } = JSON.parse(
-    Deno.readTextFileSync(`${FIXTURES}golden/eval/cases_ifeval_documents.aggregate.json`),
-  );
+  const { n, ...means } = JSON.parse(Deno.readTextFileSync(AGGREGATE));
   assertEquals(scores.length, n);
   const names = "average_of_four prompt_level_strict_acc inst_level_strict_acc " +
     "prompt_level_loose_acc inst_level_loose_acc";
@@ -76,7 +73,7 @@ Deno.test("every golden document and the four means", async () => {
 });
 
 Deno.test("every golden sentence and word", () => {
-  const cases = rows("golden/eval/cases_ifeval_tokenizers.jsonl");
+  const cases = fixtureRows("golden/eval/cases_ifeval_tokenizers.jsonl");
   assertEquals(cases.length, 20);
   for (const { text, sentences, num_sentences, num_words, word_tokenize } of cases) {
     const split = splitSentences(text, tools.punkt);
@@ -91,7 +88,7 @@ Deno.test("every golden sentence and word", () => {
 });
 
 Deno.test("every golden language", () => {
-  const cases = rows("golden/eval/cases_ifeval_langdetect.jsonl");
+  const cases = fixtureRows("golden/eval/cases_ifeval_langdetect.jsonl");
   assertEquals(cases.length, 13);
   for (const { text, language, top_probability_seed0 } of cases) {
     assertEquals(detectLanguage(text, tools.profiles), language);
@@ -102,7 +99,7 @@ Deno.test("every golden language", () => {
 
 Deno.test("all instructions of the data set are known and complete", () => {
   const seen = new Set<string>();
-  for (const { key, instruction_id_list, kwargs } of rows("eval/data/ifeval/input_data.jsonl")) {
+  for (const { key, instruction_id_list, kwargs } of ROWS) {
     // The other published form of the data has every argument in every row, most of them null.
     const padded = kwargs.map((each: object) => ({ num_words: null, keyword: "", ...each }));
     for (const each of [kwargs, padded]) {

@@ -1,5 +1,4 @@
 /** GSM8K and Minerva MATH: extraction, normalisation and equality of answers. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { DataError } from "../../../../core/base/errors.ts";
 import { isEquivalent } from "../../../../core/eval/grading/math/equivalence.ts";
@@ -13,13 +12,11 @@ import {
   extractAnswer,
   normalizeAnswer,
 } from "../../../../core/eval/grading/math/minerva.ts";
+import { fixtureRows } from "../../../fixture_rows.ts";
 import { HANG_MS } from "../../../hang.ts";
 
-const GOLDEN = fileURLToPath(new URL("../../../../fixtures/golden/eval/", import.meta.url));
-
 function cases(name: string, count: number) {
-  const rows = Deno.readTextFileSync(`${GOLDEN}cases_${name}.jsonl`).trim().split("\n")
-    .map((line) => JSON.parse(line));
+  const rows = fixtureRows(`golden/eval/cases_${name}.jsonl`);
   assertEquals(rows.length, count, name);
   return rows;
 }
