@@ -213,14 +213,18 @@ export async function streamTensors(
   options: StreamOptions & { write?: (piece: Uint8Array<ArrayBuffer>) => void },
 ): Promise<void> {
   const buffer = new Uint8Array(PIECE_BYTES);
-  using files = new OpenFiles();
+  using stack = new DisposableStack();
+  const files = new Map<string, Deno.FsFile>();
+  /** Opens each file once. */
+  const open = (path: string) =>
+    files.getOrInsertComputed(path, () => stack.use(openRegularFile(path)));
   let unbroken = 0;
   for (const tensor of tensors) {
     for (let start = 0; start < tensor.byteLength; start += PIECE_BYTES) {
       if (unbroken++ % PIECES_PER_TURN === 0) await setImmediate();
       options.signal?.throwIfAborted();
       const length = Math.min(PIECE_BYTES, tensor.byteLength - start);
-      const made = readPiece(tensor, start, buffer.subarray(0, length), files);
+      const made = readPiece(tensor, start, buffer.subarray(0, length), open);
       const piece = made instanceof Promise ? await made : made;
       options.inspect?.(piece, tensor, start);
       options.write?.(piece);
@@ -232,26 +236,11 @@ function readPiece(
   { source }: OutputTensor,
   start: number,
   into: Uint8Array<ArrayBuffer>,
-  files: OpenFiles,
+  open: (path: string) => Deno.FsFile,
 ): ReturnType<ByteGenerator> {
   if (typeof source === "function") return source(start, into.length);
   if (source instanceof Uint8Array) return source.subarray(start, start + into.length);
-  if ("encoding" in source) return readPart(source, files.get(source.path), start, into.length);
-  readExactlySync(files.get(source.path), source.path, source.offset + start, into);
+  if ("encoding" in source) return readPart(source, open(source.path), start, into.length);
+  readExactlySync(open(source.path), source.path, source.offset + start, into);
   return into;
-}
-
-/** The files tensors are read from, each opened once. */
-class OpenFiles {
-  readonly #files = new Map<string, Deno.FsFile>();
-
-  get(path: string): Deno.FsFile {
-    let file = this.#files.get(path);
-    if (file === undefined) this.#files.set(path, file = openRegularFile(path));
-    return file;
-  }
-
-  [Symbol.dispose]() {
-    for (const file of this.#files.values()) file.close();
-  }
 }
