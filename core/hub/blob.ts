@@ -83,9 +83,9 @@ class PartialFile implements Disposable {
     readonly blob: string,
     readonly path: string,
     readonly file: Deno.FsFile,
-    parts: Part[] | undefined,
   ) {
-    this.parts = parts ?? split(fetching.file.size, fetching.parts);
+    const { file: { size }, parts } = fetching;
+    this.parts = readRecord(`${path}.json`, size) ?? split(size, parts);
     this.#hash = contentHash(fetching.file);
     fetching.add(this.#done());
   }
@@ -95,13 +95,7 @@ class PartialFile implements Disposable {
     const file = await fetching.cache.write(() =>
       Deno.open(path, { create: true, read: true, write: true })
     );
-    return new PartialFile(
-      fetching,
-      blob,
-      path,
-      file,
-      readRecord(`${path}.json`, fetching.file.size),
-    );
+    return new PartialFile(fetching, blob, path, file);
   }
 
   [Symbol.dispose](): void {
