@@ -131,12 +131,11 @@ export class PublishedFiles {
     files: readonly PublishedFile[],
   ): Promise<Map<string, HubFile>> {
     const folders = new Set(files.map(({ path }) => path.includes("/") ? dirname(path) : ""));
-    const listed = new Map<string, HubFile>();
-    for (const folder of folders) {
-      const found = await listFiles(this.client, repositoryOf(source), source.revision, folder);
-      for (const file of found) listed.set(file.path, file);
-    }
-    return listed;
+    const listed = await Array.fromAsync(
+      folders,
+      (folder) => listFiles(this.client, repositoryOf(source), source.revision, folder),
+    );
+    return new Map(listed.flat().map((file) => [file.path, file]));
   }
 
   #cache(source: PublishedSource): RepositoryCache {
