@@ -50,11 +50,8 @@ function withShards(path: string, head: GgufHead): GgufHead {
   const [, stem, part] = /^(.*)-(\d{5})-of-\d{5}\.gguf$/s.exec(path) ?? [];
   const digits = (value: number) => String(value).padStart(5, "0");
   if (stem === undefined || part !== digits(1) || metadata.integer("split.no", 0) !== 0) {
-    const first = stem === undefined
-      ? `NAME-00001-of-${digits(count)}.gguf`
-      : `${stem}-00001-of-${digits(count)}.gguf`;
     throw new DataError(`"${path}" is not the first of its ${count} files`, {
-      hints: [`pass "${first}"`],
+      hints: [`pass "${stem ?? "NAME"}-00001-of-${digits(count)}.gguf"`],
     });
   }
   if (count > 99_999) throw metadata.error("split.count", "at most 99999");
