@@ -130,10 +130,9 @@ async function verifyResult(
     });
   }
   if (!agrees || sha256 !== undefined && await backboneHash(written, signal) !== sha256) {
+    const part = agrees ? "backbone" : "config";
     throw new NumericalError(
-      `"${options.out}" was not written correctly: its ${
-        agrees ? "backbone" : "config"
-      } differs when read back`,
+      `"${options.out}" was not written correctly: its ${part} differs when read back`,
       { hints: ["check the disk for errors"] },
     );
   }

@@ -142,10 +142,10 @@ function refuseContradictions(
     PARAMETER_NAME.test(name) && !expected.has(name)
   );
   if (surplus.length > 0) {
+    const { family, numHiddenLayers: layers, streams } = config;
     throw new DataError(
-      `the weights in "${directory}" do not fit its config.json: a ${config.family} model with ${config.numHiddenLayers} layers and parscale_n ${config.streams} has no ${
-        listSome(surplus)
-      }`,
+      `the weights in "${directory}" do not fit its config.json: a ${family} model with ${layers} ` +
+        `layers and parscale_n ${streams} has no ${listSome(surplus)}`,
       { hints: ["check model_type, num_hidden_layers and parscale_n in config.json"] },
     );
   }
@@ -272,15 +272,13 @@ async function addAdapter(base: Checkpoint, directory: string): Promise<Checkpoi
   const backboneSha256 = parseBackboneHash(json, configPath);
   const sizes = ["family", "hiddenSize", "numHiddenLayers", "numKeyValueHeads", "headDim"] as const;
   for (const size of sizes) {
-    if (adapter[size] !== base.config[size]) {
-      const key = size.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-      throw new DataError(
-        `adapter "${directory}" does not fit "${base.directory}": ${key} is ${
-          adapter[size]
-        }, expected ${base.config[size]}`,
-        { hints: ["an adapter fits only the backbone it was made for"] },
-      );
-    }
+    const found = adapter[size], expected = base.config[size];
+    if (found === expected) continue;
+    const key = size.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    throw new DataError(
+      `adapter "${directory}" does not fit "${base.directory}": ${key} is ${found}, expected ${expected}`,
+      { hints: ["an adapter fits only the backbone it was made for"] },
+    );
   }
   const { streams, prefix, prefixTokens, loraRank, bitfit, smoothing, aggregator } = adapter;
   const own = { streams, prefix, prefixTokens, loraRank, bitfit, smoothing, aggregator };

@@ -184,12 +184,10 @@ export function withValues(
 function checkSource(options: ConversionOptions, source: Checkpoint): void {
   const { streams, family } = source.config;
   if (!options.strip && isParScale(source.config)) {
-    throw new DataError(
-      `"${options.model}" already is a ParScale model with ${streams} stream${
-        streams === 1 ? "" : "s"
-      }`,
-      { hints: ["take its backbone first with `--strip`"] },
-    );
+    const count = streams === 1 ? "1 stream" : `${streams} streams`;
+    throw new DataError(`"${options.model}" already is a ParScale model with ${count}`, {
+      hints: ["take its backbone first with `--strip`"],
+    });
   }
   if (options.hfCode !== undefined && options.aggregation === "linear") {
     throw new UsageError("`--hf-code` needs `--aggregation dynamic`, which is all its code knows");

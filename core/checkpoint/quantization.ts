@@ -131,12 +131,10 @@ export function findMatrices(
   const names = specs.flatMap(({ name }) => Object.values(partNames(name)));
   const missing = names.filter((name) => !found.has(name));
   if (missing.length > 0) {
-    throw new DataError(
-      `"${directory}" lacks ${missing.length} of ${names.length} tensors of quantized weights: ${
-        listSome(missing)
-      }`,
-      { hints: ["check that config.json and the weights belong to the same model"] },
-    );
+    const count = `${missing.length} of ${names.length} tensors of quantized weights`;
+    throw new DataError(`"${directory}" lacks ${count}: ${listSome(missing)}`, {
+      hints: ["check that config.json and the weights belong to the same model"],
+    });
   }
   const part = (name: string, shape: readonly number[], dtype: string): StoredRange => {
     const tensor = found.get(name)!;

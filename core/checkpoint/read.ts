@@ -76,10 +76,9 @@ export function requireFinite(
   if (position < 0) return;
   const size = ELEMENT_BYTES[tensor.dtype];
   const value = toF32(chunk.slice(position * size, (position + 1) * size), tensor.dtype)[0];
+  const place = `index ${start / size + position} of shape [${tensor.shape}]`;
   throw new NumericalError(
-    `tensor ${tensor.name} in "${tensor.path}" is not finite: ${value} at index ${
-      start / size + position
-    } of shape [${tensor.shape}]`,
+    `tensor ${tensor.name} in "${tensor.path}" is not finite: ${value} at ${place}`,
     { hints: ["the checkpoint is damaged or its training diverged; take an earlier one"] },
   );
 }

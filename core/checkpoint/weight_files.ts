@@ -42,13 +42,11 @@ async function readShards(directory: string): Promise<Map<string, FoundTensor>> 
   }
   for (const [tensor, file] of Object.entries(weightMap)) {
     // A shard lies beside its index; anything else would read files outside the folder.
-    if (typeof file !== "string" || !/^[^/\\\0]+\.safetensors$/.test(file)) {
-      throw new DataError(
-        `"${indexPath}" maps tensor ${show(tensor)} to ${
-          show(file)
-        }, which is not the name of a .safetensors file`,
-      );
-    }
+    if (typeof file === "string" && /^[^/\\\0]+\.safetensors$/.test(file)) continue;
+    const entry = `tensor ${show(tensor)} to ${show(file)}`;
+    throw new DataError(
+      `"${indexPath}" maps ${entry}, which is not the name of a .safetensors file`,
+    );
   }
   const files = [...new Set(Object.values(weightMap) as string[])].sort();
   const missing: string[] = [];
@@ -56,12 +54,11 @@ async function readShards(directory: string): Promise<Map<string, FoundTensor>> 
     if (!await statIfExists(`${directory}/${file}`)) missing.push(file);
   }
   if (missing.length > 0) {
-    throw new DataError(
-      `"${directory}" is incomplete: ${missing.length} of ${files.length} shards listed in ${INDEX_FILE} ${
-        missing.length === 1 ? "is" : "are"
-      } missing`,
-      { hints: [`copy ${listSome(missing)} into the folder`] },
-    );
+    const count = `${missing.length} of ${files.length} shards listed in ${INDEX_FILE}`;
+    const verb = missing.length === 1 ? "is" : "are";
+    throw new DataError(`"${directory}" is incomplete: ${count} ${verb} missing`, {
+      hints: [`copy ${listSome(missing)} into the folder`],
+    });
   }
   const shards = new Map<string, Map<string, FoundTensor>>();
   for (const file of files) shards.set(file, await readTensorFile(`${directory}/${file}`));

@@ -119,10 +119,10 @@ function requireTokens(row: JsonObject, at: string): { tokens: Int32Array; label
     throw wrong(at, `has ${labels.length} labels, expected ${tokens.length}, one for each token`);
   }
   labels.forEach((label, i) => {
-    if (label === IGNORED_LABEL || label === tokens[i]) return;
-    const problem = `has label ${label} for token ${
-      tokens[i]
-    }, expected ${IGNORED_LABEL} or the token id`;
+    const token = tokens[i];
+    if (label === IGNORED_LABEL || label === token) return;
+    const expected = `${IGNORED_LABEL} or the token id`;
+    const problem = `has label ${label} for token ${token}, expected ${expected}`;
     throw wrong(at, problem, [
       "a label says whether its own token is trained; it is not shifted by one",
     ]);

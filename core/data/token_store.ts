@@ -144,10 +144,10 @@ export function requireVocabulary(store: TokenStore, vocabSize: number): void {
   let document = 0;
   while (!store.read(document, 0, store.lengths[document]!).some(tooLarge)) document++;
   store.close();
+  const place = `document ${document + 1} of "${store.file ?? store.key}"`;
+  const ids = `token ids up to ${store.maxId}, expected 0 to ${vocabSize - 1}`;
   throw new DataError(
-    `document ${document + 1} of "${
-      store.file ?? store.key
-    }" does not fit the vocabulary: token ids up to ${store.maxId}, expected 0 to ${vocabSize - 1}`,
+    `${place} does not fit the vocabulary: ${ids}`,
     { hints: ["check that data and model use the same tokenizer"] },
   );
 }

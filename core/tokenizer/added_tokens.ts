@@ -49,11 +49,8 @@ export function readAddedTokens(
   for (const token of tokens.values()) {
     const other = byContent.get(token.content);
     if (other) {
-      throw new DataError(
-        `added token ${
-          show(token.content)
-        } in "${paths.settings}" has two ids: ${other.id} and ${token.id}`,
-      );
+      const ids = `${other.id} and ${token.id}`, text = show(token.content);
+      throw new DataError(`added token ${text} in "${paths.settings}" has two ids: ${ids}`);
     }
     byContent.set(token.content, token);
   }
@@ -93,11 +90,8 @@ function badTokens(path: string, what: string, value: unknown): DataError {
 }
 
 function duplicate(path: string, token: AddedToken, other: AddedToken): DataError {
-  return new DataError(
-    `added tokens ${show(token.content)} and ${
-      show(other.content)
-    } in "${path}" have the same id ${token.id}`,
-  );
+  const both = `${show(token.content)} and ${show(other.content)}`;
+  return new DataError(`added tokens ${both} in "${path}" have the same id ${token.id}`);
 }
 
 /** Cuts text at a set of added tokens. */

@@ -131,12 +131,10 @@ async function readSplit(
     if (paths.length === 0) continue;
     return (await Array.fromAsync(paths.sort(), (path) => readFile(path, task, files))).flat();
   }
+  const others = found.slice(0, 5).map(({ stem }) => `"${stem}"`).join(", ") || "no data files";
+  const wanted = `"${names[0]}" (.jsonl, .json, .parquet or .csv)`;
   throw new DataError(
-    `"${folder}" has no "${names[0]}" (.jsonl, .json, .parquet or .csv) for ${task.name}: it has ${
-      found.length === 0
-        ? "no data files"
-        : found.slice(0, 5).map(({ stem }) => `"${stem}"`).join(", ")
-    }`,
+    `"${folder}" has no ${wanted} for ${task.name}: it has ${others}`,
     { hints: [`get it from ${task.source}`, "`parscale eval ls` shows what each task needs"] },
   );
 }

@@ -133,10 +133,9 @@ function requireWhole(parts: readonly Part[]): void {
   const isWhole = parts.every((one) => one.of === of) && numbers.length === of &&
     numbers.every((part, i) => part === i + 1);
   if (isWhole) return;
+  const found = parts.map(({ part, of }) => `${part}/${of}`).join(", ");
   throw new DataError(
-    `the shards are incomplete: found ${
-      parts.map(({ part, of }) => `${part}/${of}`).join(", ")
-    }, expected 1/${of} to ${of}/${of}`,
+    `the shards are incomplete: found ${found}, expected 1/${of} to ${of}/${of}`,
   );
 }
 

@@ -104,11 +104,9 @@ function hashOf(scored: unknown): string {
 function warnAboutModules({ name }: Task, scores: readonly DocumentScore[], watch: Watch): void {
   const rows = scores.filter(({ metrics }) => Number(metrics.unavailable) > 0);
   if (rows.length === 0) return;
+  const which = `${rows.length} rows, row ${rows[0]!.doc_id} first`;
   watch.warn(
-    `${name}: programs for ${rows.length} rows, row ${
-      rows[0]!.doc_id
-    } first, need modules that the ` +
-      "sandbox lacks and count as wrong",
+    `${name}: programs for ${which}, need modules that the sandbox lacks and count as wrong`,
   );
 }
 
