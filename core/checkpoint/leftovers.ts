@@ -55,7 +55,9 @@ export async function removeFolder(path: string): Promise<void> {
  * `isOurs` no other process writes there, so that every hidden folder is a leftover.
  */
 export async function clearLeftovers(parent: string, isOurs = false): Promise<void> {
-  for (const { name, isDirectory } of await entriesOf(parent)) {
+  // No such folder, or none that can be read, has nothing of ours to clear.
+  const entries = await Array.fromAsync(Deno.readDir(parent)).catch(() => []);
+  for (const { name, isDirectory } of entries) {
     const [, target, kind, pid] = HIDDEN.exec(name) ?? [];
     if (target === undefined || !isDirectory) continue;
     // A folder that is there and not yet held belongs to a live process.
@@ -80,14 +82,6 @@ export async function removeIfExists(path: string): Promise<void> {
     await Deno.remove(path, { recursive: true });
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
-}
-
-async function entriesOf(parent: string): Promise<Deno.DirEntry[]> {
-  try {
-    return await Array.fromAsync(Deno.readDir(parent));
-  } catch {
-    return []; // no such folder, or none that can be read: nothing of ours to clear
   }
 }
 
