@@ -182,19 +182,18 @@ async function entryAt(path: string): Promise<CacheEntry> {
   const config = `${path}/${CONFIG_FILE}`;
   const bytes = await bytesIn(path);
   const usedMs = (await statIfExists(config))?.mtime?.getTime() ?? 0;
+  const damaged = { path, model: null, format: null, bytes, usedMs };
   try {
     const json = await readJsonObject(config);
     const format = parseQuantization(json, config)?.format;
     return {
-      path,
+      ...damaged,
       model: typeof json.model === "string" ? json.model : null,
       format: format ? `${format.kind}, block size ${format.block}` : null,
-      bytes,
-      usedMs,
     };
   } catch (error) {
     if (!(error instanceof DataError)) throw error;
-    return { path, model: null, format: null, bytes, usedMs };
+    return damaged;
   }
 }
 
