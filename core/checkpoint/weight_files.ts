@@ -63,8 +63,7 @@ async function readShards(directory: string): Promise<Map<string, FoundTensor>> 
   const shards = new Map<string, Map<string, FoundTensor>>();
   for (const file of files) shards.set(file, await readTensorFile(`${directory}/${file}`));
 
-  const found = new Map<string, FoundTensor>();
-  for (const shard of shards.values()) for (const [name, entry] of shard) found.set(name, entry);
+  const found = new Map([...shards.values()].flatMap((shard) => [...shard]));
   for (const [name, file] of Object.entries(weightMap)) {
     const entry = shards.get(file as string)!.get(name);
     if (entry === undefined) {

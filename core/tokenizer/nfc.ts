@@ -50,8 +50,7 @@ function sortMarks(text: string): string {
   };
   for (const character of text) {
     for (const mark of decompose(character)) {
-      if (!classOf.has(mark)) classOf.set(mark, findClass(mark));
-      const known = classOf.get(mark);
+      const known = classOf.getOrInsertComputed(mark, findClass);
       if (known) known.marks.push(mark);
       else {
         flush();
