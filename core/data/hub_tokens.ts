@@ -216,7 +216,7 @@ class FileTokenizer implements AsyncDisposable {
   /** The store of a unit: of the cache, or made from `documents`. */
   async #open(unit: string, documents: () => AsyncGenerator<Document>): Promise<TokenStore> {
     const { cacheFolder, vocabSize = Infinity, signal, onProgress, endToken } = this.options;
-    const { file } = this.remote;
+    const { repository, commit, file } = this.remote;
     const key = this.#key(unit);
     const cached = await openIfWhole(cacheFolder, key, this.name);
     if (cached) {
@@ -232,12 +232,7 @@ class FileTokenizer implements AsyncDisposable {
     });
     this.#tokens += writer.tokens;
     const origin = {
-      source_sha256: hashJson([
-        this.remote.repository.name,
-        this.remote.commit,
-        file.path,
-        file.oid,
-      ]),
+      source_sha256: hashJson([repository.name, commit, file.path, file.oid]),
       tokenizer_sha256: this.tokenizer,
       end_token: endToken ?? null,
     };

@@ -220,8 +220,7 @@ async function abortable<T>(promise: Promise<T>, signal?: AbortSignal): Promise<
 function keyOf(origin: StoreOrigin, { format, compression }: FileFormat): string {
   const { source_sha256, tokenizer_sha256, end_token } = origin;
   const packed = compression ?? null;
-  const parts = [STORE_SCHEMA, source_sha256, format, packed, tokenizer_sha256, end_token];
-  return hashJson(parts);
+  return hashJson([STORE_SCHEMA, source_sha256, format, packed, tokenizer_sha256, end_token]);
 }
 
 /** Returns a version of a file that changes when it is written. */

@@ -280,7 +280,7 @@ async function openFile(file: string, context: DataContext, known?: string): Pro
         const share = totalBytes ? `${Math.round(100 * bytes / totalBytes)}%` : "";
         context.onTokens(file, tokens, share);
       },
-      ...(file === STDIN ? { stdin: context.stdin() } : { stdin: undefined }),
+      stdin: file === STDIN ? context.stdin() : undefined,
     });
   if (isNew) context.onTokens(file, store.tokens);
   return store;
