@@ -13,6 +13,7 @@
  */
 import { join } from "node:path";
 import { LOCK_FILE, lockFolder } from "../../checkpoint/folder.ts";
+import { removeIfExists } from "../../checkpoint/leftovers.ts";
 import {
   ioError,
   type JsonObject,
@@ -55,14 +56,9 @@ export interface RunStats {
 
 /** A folder in use by this process. */
 export class EvalFolder implements Disposable {
-  readonly path: string;
-  readonly #lock: Deno.FsFile;
   readonly #appending = new Map<string, Deno.FsFile>();
 
-  private constructor(path: string, lock: Deno.FsFile) {
-    this.path = path;
-    this.#lock = lock;
-  }
+  private constructor(readonly path: string, private readonly lock: Deno.FsFile) {}
 
   /**
    * Begins the evaluation that `identity` describes, or continues with it.
@@ -81,7 +77,7 @@ export class EvalFolder implements Disposable {
       if (begun && !overwrite) await folder.#requireSame(identity);
       else {
         for (const name of [SAMPLES, SCORES, STATS, RESULTS]) {
-          await Deno.remove(join(path, name)).catch(ignoreMissing);
+          await removeIfExists(join(path, name));
         }
         await folder.#replace(CONFIG, jsonText({ schema: SCHEMA, ...identity }));
       }
@@ -133,7 +129,7 @@ export class EvalFolder implements Disposable {
 
   [Symbol.dispose](): void {
     for (const file of this.#appending.values()) file.close();
-    this.#lock.close();
+    this.lock.close();
   }
 
   /** Text up to the last line end; what follows was cut off and is removed from the file. */
@@ -293,8 +289,4 @@ async function requireEmpty(path: string): Promise<void> {
       hints: ["choose another `--out`"],
     });
   }
-}
-
-function ignoreMissing(error: unknown): void {
-  if (!(error instanceof Deno.errors.NotFound)) throw error;
 }
