@@ -31,12 +31,16 @@ export interface EncodeRequest {
 
 /** Threads that encode batches; dispose of it to end them. */
 export class EncodePool implements Disposable {
+  readonly #settings: EncodeSettings;
   readonly #inline: ReturnType<typeof batchEncoder>;
   #workers: Thread<EncodeRequest, EncodedBatch>[] = [];
 
   /** `threads` of 1 encode on the caller's own thread. */
-  constructor(private readonly settings: EncodeSettings, private readonly threads: number) {
-    this.#inline = batchEncoder(settings);
+  constructor(settings: EncodeSettings, private readonly threads: number) {
+    const { file, tokenizerFolder, endToken, vocabSize } = settings;
+    // Whatever else is given may be a function, which a worker cannot be sent.
+    this.#settings = { file, tokenizerFolder, endToken, vocabSize };
+    this.#inline = batchEncoder(this.#settings);
   }
 
   /** Batches the caller should have under way at once. */
@@ -58,7 +62,7 @@ export class EncodePool implements Disposable {
   encode(documents: readonly Document[]): Promise<EncodedBatch> {
     if (this.#workers.length === 0) return this.#inline(documents);
     const [worker] = this.#workers.toSorted((a, b) => a.waiting - b.waiting);
-    return worker!.ask({ settings: this.settings, documents });
+    return worker!.ask({ settings: this.#settings, documents });
   }
 
   [Symbol.dispose](): void {

@@ -24,13 +24,7 @@ import { formatOf } from "./read.ts";
 import { columnsOf, selectDocument, type Selection } from "./select.ts";
 import { requireVocabulary, STORE_SCHEMA, type TokenStore } from "./token_store.ts";
 import { TokenWriter } from "./token_writer.ts";
-import {
-  hashTokenizer,
-  openIfWhole,
-  type OpenTokensOptions,
-  settingsOf,
-  writeDocuments,
-} from "./tokenize.ts";
+import { hashTokenizer, openIfWhole, type OpenTokensOptions, writeDocuments } from "./tokenize.ts";
 
 /** Row groups are taken together up to this many compressed bytes. */
 const UNIT_BYTES = 8 << 20;
@@ -112,7 +106,7 @@ class FileTokenizer implements AsyncDisposable {
     readonly tokenizer: string | null,
     readonly options: HubTokensOptions,
   ) {
-    this.#pool = new EncodePool(settingsOf(name, options), options.threads ?? 1);
+    this.#pool = new EncodePool({ ...options, file: name }, options.threads ?? 1);
     this.#buffer = new AheadBuffer(remote);
     this.#chunks = new AheadChunks(remote);
   }

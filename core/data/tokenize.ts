@@ -11,7 +11,7 @@ import { readError, statIfExists } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import { openModelFiles } from "../checkpoint/model_files.ts";
 import type { Document } from "./document.ts";
-import { EncodePool, type EncodeSettings } from "./encode_pool.ts";
+import { EncodePool } from "./encode_pool.ts";
 import { hashFile, hashJson } from "./hash.ts";
 import { type FileFormat, formatOf, nameOf, readDocuments, STDIN } from "./read.ts";
 import { requireVocabulary, STORE_SCHEMA, TokenStore } from "./token_store.ts";
@@ -125,7 +125,7 @@ async function tokenize(
   };
   const onFormat = (found: FileFormat) => format = found;
 
-  using pool = new EncodePool(settingsOf(nameOf(path), options), threads);
+  using pool = new EncodePool({ ...options, file: nameOf(path) }, threads);
   await using writer = await TokenWriter.begin(cacheFolder);
   const documents = readDocuments(path, { stdin, onChunk, onFormat });
   const kind = await writeDocuments(documents, writer, pool, {
@@ -167,14 +167,6 @@ export async function writeDocuments(
   }
   while (pending.length > 0) await writeFirst();
   return kind;
-}
-
-/** Returns the settings of encoding alone, since a worker cannot be sent functions. */
-export function settingsOf(
-  file: string,
-  { tokenizerFolder, endToken, vocabSize }: Omit<OpenTokensOptions, "onProgress">,
-): EncodeSettings {
-  return { file, tokenizerFolder, endToken, vocabSize };
 }
 
 /** Documents in batches of a size that is worth a message between threads. */
