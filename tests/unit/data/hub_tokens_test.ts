@@ -9,7 +9,7 @@ import { HubClient } from "../../../core/hub/client.ts";
 import { RemoteFile } from "../../../core/hub/remote_file.ts";
 import { serveBytes, type StandInHub, startHub } from "../../cli/stand_in_hub.ts";
 import { withScratch } from "../../scratch.ts";
-import { bytesOf, DATA, gzip, jsonLines, TOKENIZER, zstd } from "./testing.ts";
+import { bytesOf, contentOf, DATA, gzip, jsonLines, TOKENIZER, zstd } from "./testing.ts";
 
 const COMMIT = "0123456789abcdef0123456789abcdef01234567", NAME = "owner/corpus";
 const TABLE = Deno.readFileSync(`${DATA}/text.parquet`);
@@ -60,11 +60,6 @@ const withHub = (work: (place: Place) => Promise<void>, files = FILES) =>
     await work({ hub, folder, client, open, stores });
   });
 
-const contentOf = (stores: readonly TokenStore[]) =>
-  stores.flatMap((store) =>
-    Array.from(store.lengths, (length, document) => [...store.read(document, 0, length)])
-  );
-
 const close = (stores: readonly TokenStore[]) => stores.forEach((store) => store.close());
 
 /** Requests for content. */
@@ -77,7 +72,7 @@ async function local(folder: string, name: string, bytes: Uint8Array): Promise<n
     ...TOKENS,
     cacheFolder: `${folder}/local`,
   });
-  return contentOf([store]);
+  return contentOf(store);
 }
 
 Deno.test("files of a glob become the tokens of local files, in byte order of their paths", () =>
@@ -88,11 +83,11 @@ Deno.test("files of a glob become the tokens of local files, in byte order of th
       ...await local(folder, "b.parquet", TABLE),
       ...await local(folder, "c.jsonl.zst", FILES.get("data/deep/c.jsonl.zst")!),
     ];
-    assertEquals(contentOf(found), expected);
+    assertEquals(found.flatMap(contentOf), expected);
     close(found);
     assert(fetched(hub).length > 0);
     const again = await stores("data/**");
-    assertEquals(contentOf(again), expected);
+    assertEquals(again.flatMap(contentOf), expected);
     close(again);
     assertEquals(fetched(hub), []);
     const kept = [...Deno.readDirSync(`${folder}/cache`)].map(({ name }) => name);
@@ -112,7 +107,7 @@ Deno.test("of a table only the text column is fetched, and an interrupted read c
     hub.answer = refuse("bytes=116-230");
     const found = await stores("data/b.parquet", { unitBytes: 1 });
     assertEquals(found.length, 2);
-    assertEquals(contentOf(found), await local(folder, "b.parquet", TABLE));
+    assertEquals(found.flatMap(contentOf), await local(folder, "b.parquet", TABLE));
     close(found);
     const ranges = fetched(hub).map((line) => line.split(" ")[2]);
     // The footer of so small a table is all of it; of the rows only the second group is asked for.
@@ -124,7 +119,7 @@ Deno.test("--text-column and --where choose the text and the rows", () =>
     const where = [{ column: "metadata.language", value: "Python" }];
     const found = await stores("code.json", { selection: { textColumn: "content", where } });
     const rows = jsonLines([{ text: "print(1)" }, { text: "pass" }]);
-    assertEquals(contentOf(found), await local(folder, "python.jsonl", bytesOf(rows)));
+    assertEquals(found.flatMap(contentOf), await local(folder, "python.jsonl", bytesOf(rows)));
     close(found);
     const absent = [
       ["code.json", "content", { column: "metadata.language", value: "Go" }],

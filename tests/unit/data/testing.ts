@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { zstdCompressSync } from "node:zlib";
 import { type Document, type DocumentKind } from "../../../core/data/document.ts";
 import { readDocuments } from "../../../core/data/read.ts";
-import type { TokenSource } from "../../../core/data/token_store.ts";
+import type { TokenSource, TokenStore } from "../../../core/data/token_store.ts";
 
 const ROOT = new URL("../../../", import.meta.url);
 
@@ -43,6 +43,10 @@ export async function readAll(
 ): Promise<Document[]> {
   return await Array.fromAsync(readDocuments(path, { stdin }));
 }
+
+/** All tokens of a store, document by document. */
+export const contentOf = (store: TokenStore) =>
+  Array.from(store.lengths, (length, document) => [...store.read(document, 0, length)]);
 
 /** Rows as JSON lines. */
 export const jsonLines = (rows: readonly unknown[]) =>

@@ -9,13 +9,13 @@ import {
   openTokens,
   type OpenTokensOptions,
 } from "../../../core/data/tokenize.ts";
-import { shardFile, type TokenStore } from "../../../core/data/token_store.ts";
+import { shardFile } from "../../../core/data/token_store.ts";
 import { TokenWriter } from "../../../core/data/token_writer.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { withScratch } from "../../scratch.ts";
-import { bytesOf, DATA, gzip, jsonLines, streamOf, TOKENIZER } from "./testing.ts";
+import { bytesOf, contentOf, DATA, gzip, jsonLines, streamOf, TOKENIZER } from "./testing.ts";
 
 const END = 1;
 
@@ -25,10 +25,6 @@ const withCache = (work: (folder: string, options: OpenTokensOptions) => Promise
     const cacheFolder = join(folder, "cache");
     await work(folder, { cacheFolder, tokenizerFolder: TOKENIZER, endToken: END });
   });
-
-/** Everything a store holds. */
-const contentOf = (store: TokenStore) =>
-  Array.from(store.lengths, (length, document) => [...store.read(document, 0, length)]);
 
 const namesIn = (folder: string) => [...Deno.readDirSync(folder)].map(({ name }) => name);
 
