@@ -86,13 +86,12 @@ const OWN_ENVIRONMENT = {
 /** Arguments of bubblewrap before the program; `readable` are paths beside the system's. */
 export function bubblewrapArguments(readable: readonly string[]): string[] {
   const bind = (path: string) => ["--ro-bind-try", path, path];
+  // Deno wants a cache folder and does without one that cannot be written.
+  const variables = Object.entries({ ...OWN_ENVIRONMENT, DENO_DIR: "/nonexistent" });
   return [
     ...["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"],
     ...["--uid", "65534", "--gid", "65534", "--die-with-parent", "--new-session", "--clearenv"],
-    // Deno wants a cache folder and does without one that cannot be written.
-    ...Object.entries({ ...OWN_ENVIRONMENT, DENO_DIR: "/nonexistent" }).flatMap((
-      [name, value],
-    ) => ["--setenv", name, value]),
+    ...variables.flatMap(([name, value]) => ["--setenv", name, value]),
     ...[...SYSTEM, Deno.execPath(), ...readable].flatMap(bind),
     ...["--dev", "/dev", "--proc", "/proc"],
     ...["--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"],
