@@ -110,14 +110,10 @@ export function summarize(task: Task, scores: readonly DocumentScore[]): TaskRes
   const names = new Set(scores.flatMap(({ metrics }) => Object.keys(metrics)));
   const means = [...names].map((name) => meanOf(name, scores));
   const derived = task.derive?.(Object.fromEntries(means.map((m) => [m.metric, m.value]))) ?? {};
+  const n = scores.length;
   const all = [
     ...means,
-    ...Object.entries(derived).map(([metric, value]) => ({
-      metric,
-      value,
-      stderr: undefined,
-      n: scores.length,
-    })),
+    ...Object.entries(derived).map(([metric, value]) => ({ metric, value, stderr: undefined, n })),
   ];
   const shown = task.metrics.flatMap((name) => all.filter(({ metric }) => metric === name));
   const headline = shown[0]?.metric;
@@ -125,7 +121,7 @@ export function summarize(task: Task, scores: readonly DocumentScore[]): TaskRes
   const groups = headline === undefined || task.groupOf === undefined
     ? []
     : [...byGroup].map(([group, members]) => ({ group, ...meanOf(headline, members) }));
-  return { task, documents: scores.length, means: shown, groups };
+  return { task, documents: n, means: shown, groups };
 }
 
 function meanOf(metric: string, scores: readonly DocumentScore[]): Mean {
