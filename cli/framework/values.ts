@@ -207,14 +207,17 @@ function readItem(flag: Flag, item: unknown): (string | number | boolean)[] {
   const numeric = whole || flag.type === "number" || flag.type === "duration" ||
     flag.type === "share";
   if (typeof item === "number" && numeric) {
-    if ((!whole || Number.isSafeInteger(item)) && inRange(item, flag)) return [item];
+    const isNumber = whole ? Number.isSafeInteger(item) : Number.isFinite(item);
+    if (isNumber && inRange(item, flag)) return [item];
   } else if (typeof item === "number" && flag.type === "count") {
     const values = readText(flag, String(item));
     if (values.length > 0) return values;
   } else if (typeof item === "boolean" && (flag.type === "switch" || flag.type === "shorthand")) {
     return [item];
   }
-  throw new BadValue(JSON.stringify(item), describeExpected(flag));
+  // JSON writes null for NaN and infinity, which YAML and TOML have.
+  const shown = typeof item === "number" ? String(item) : JSON.stringify(item);
+  throw new BadValue(shown, describeExpected(flag));
 }
 
 /** Reads what one source supplied for a flag: a text, a JSON value or, for lists, several. */

@@ -6,7 +6,7 @@ import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import { isCode, type Task } from "../../../core/eval/harness/task.ts";
 import { SUITES } from "../../../core/eval/tasks/mod.ts";
 import type { ValuesOf } from "../../framework/command.ts";
-import { refuseFlags, refuseOthers } from "../../input/forms.ts";
+import { refuseOthers } from "../../input/forms.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { parseShard } from "../../input/shard.ts";
 import { requireTask } from "../../input/task.ts";
@@ -80,14 +80,14 @@ export type EvalPlan = EvaluatePlan | ScorePlan | ShowPlan | FetchPlan | MergePl
 /** Rows shown by `eval show` where no number is asked for. */
 const SHOWN_ROWS = 1;
 
-/** Flags of answering, which others than an evaluation have no use for. */
-const ANSWERING = [
-  ...["n-samples", "temperature", "top-p", "num-beams", "max-tokens", "max-length", "batch"],
-  ...["predict-only", "resume", "device", "dtype", "threads", "quantize", "adapter"],
-];
+/** Flags of the rows of tasks, and of the model whose template they are shown in. */
+const ROWS = ["data", "limit", "ids", "shots", "shard", "exclude-self", "chat", "model"];
 
-/** Flags of scoring answers, and of the folder of an evaluation. */
-const SCORING = ["out", "fail-under", "allow-code-execution", "sandbox", "sanitize"];
+/** Flags of scoring answers that are there. */
+const SCORING = [
+  ...["score", "tasks", "out", "overwrite", "fail-under"],
+  ...["allow-code-execution", "sandbox", "sanitize"],
+];
 
 /** @throws {UsageError} for flags that exclude each other, and unknown tasks */
 export async function plan(
@@ -102,7 +102,7 @@ export async function plan(
       refuseOthers(invocation, "`eval ls`", ["data"], command.flags);
       return { kind: "list", data };
     case "show":
-      refuseFlags(invocation, "`eval show`", [...ANSWERING, ...SCORING, "tasks"]);
+      refuseOthers(invocation, "`eval show`", ROWS, command.flags);
       return showPlan(values, names);
     case "fetch":
       refuseOthers(invocation, "`eval fetch`", ["data", "verify", "overwrite"], command.flags);
@@ -118,7 +118,7 @@ export async function plan(
     });
   }
   if (values.score === undefined) return evaluatePlan(values);
-  refuseFlags(invocation, "`--score`", ANSWERING);
+  refuseOthers(invocation, "`--score`", [...ROWS, ...SCORING], command.flags);
   return await scorePlan(values, values.score);
 }
 

@@ -97,6 +97,9 @@ Deno.test("out of range tells the allowed range", () => {
   const topP = { type: "number", above: 0, max: 1, ...words } as const;
   assertEquals(readValue(topP, "1"), 1);
   rejects(topP, "0", "a number above 0 and at most 1");
+  for (const number of [NaN, Infinity]) {
+    assertThrows(() => readValue({ type: "number", ...words }, number), BadValue, String(number));
+  }
   rejects({ type: "size", max: 2 ** 30, ...words }, "2GiB", "a size such as 8GiB of at most 1GiB");
 });
 
