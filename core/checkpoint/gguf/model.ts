@@ -46,6 +46,14 @@ const PARTS: Readonly<Record<string, string>> = {
 
 const EMBEDDING = "token_embd.weight", ROPE_FACTORS = "rope_freqs.weight";
 
+/** Keys of numbers that change the computation unless they are 0. */
+const UNSUPPORTED: Readonly<Record<string, string>> = {
+  expert_count: "mixture-of-experts models are",
+  "attention.sliding_window": "sliding-window attention is",
+  "attention.scale": "a scale of attention is",
+  logit_scale: "a scale of logits is",
+};
+
 /** Scalings of Llama 3.1 and later, which GGUF records by their effect alone. */
 const LLAMA3 = [8, 32].map((factor) => ({
   rope_type: "llama3",
@@ -71,13 +79,9 @@ export function configOf({ metadata, tensors }: GgufHead): JsonObject {
       { hints: ["Qwen2.5 is qwen2; Llama, SmolLM and SmolLM2 are llama"] },
     );
   }
-  for (const key of ["expert_count", "attention.sliding_window"]) {
+  for (const [key, what] of Object.entries(UNSUPPORTED)) {
     if (metadata.number(`${family}.${key}`, 0) === 0) continue;
-    throw new DataError(
-      `"${path}" has ${family}.${key}: ${
-        key === "expert_count" ? "mixture-of-experts models are" : "sliding-window attention is"
-      } not supported`,
-    );
+    throw new DataError(`"${path}" has ${family}.${key}: ${what} not supported`);
   }
   const number = (key: string, fallback?: number) => metadata.integer(`${family}.${key}`, fallback);
   const real = (key: string, fallback?: number) =>

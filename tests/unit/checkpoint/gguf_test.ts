@@ -296,6 +296,7 @@ Deno.test("what is not supported is refused by name", () =>
       [{ "general.type": ["string", "adapter"] }, 'general.type is "adapter"'],
       [{ "llama.expert_count": ["u32", 8] }, "mixture-of-experts models"],
       [{ "llama.attention.sliding_window": ["u32", 64] }, "sliding-window"],
+      [{ "llama.logit_scale": ["f32", 0.5] }, "a scale of logits"],
       [{ "llama.attention.value_length": ["u32", 8] }, "the head size, 16"],
       [{ "llama.rope.dimension_count": ["u32", 8] }, "rope.dimension_count"],
       [{ "llama.block_count": undefined }, "lacks llama.block_count"],
