@@ -151,10 +151,8 @@ function tokenPairs(texts: readonly WeightedText[], shares: readonly (readonly n
   const byId = new Map<number, Map<number, number[]>>();
   texts.forEach(({ tokens, weights }, text) => {
     tokens.forEach((id, t) => {
-      const inTexts = byId.get(id) ?? new Map<number, number[]>();
-      const wins = inTexts.get(text) ?? new Array<number>(P).fill(0);
-      wins[winnerOf(weights[t]!)]!++;
-      byId.set(id, inTexts.set(text, wins));
+      const inTexts = byId.getOrInsertComputed(id, () => new Map());
+      inTexts.getOrInsertComputed(text, () => new Array(P).fill(0))[winnerOf(weights[t]!)]!++;
     });
   });
   const sum = (values: readonly number[]) => values.reduce((a, b) => a + b, 0);

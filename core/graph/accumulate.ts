@@ -14,7 +14,7 @@ export function accumulateOutputs(program: Program, names: Iterable<string>): Pr
     const value = outputs.get(name);
     if (!value) throw new TypeError(`cannot accumulate "${name}": no such output`);
     outputs.delete(name);
-    added.set(value, [...added.get(value) ?? [], name]);
+    added.getOrInsertComputed(value, () => []).push(name);
   }
   const accumulated = rebuild({ ...program, outputs }, (g, node, inputs) => {
     const made = g.apply(node.op, inputs, node.attributes);

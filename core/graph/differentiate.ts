@@ -102,9 +102,7 @@ const gradientOps = new WeakMap<Op, Op<GradientAttributes>>();
 
 /** The op that computes gradients of a model op from its inputs, its output and the upstream. */
 export function gradientOp(op: Op): Op<GradientAttributes> {
-  const known = gradientOps.get(op);
-  if (known) return known;
-  const made: Op<GradientAttributes> = {
+  return gradientOps.getOrInsertComputed(op, () => ({
     name: `gradient of ${op.name}`,
     infer: (inputs, { wanted }) => wanted.map((i) => inputs[i]!),
     decompose(g, values, { op: attributes, wanted }) {
@@ -117,9 +115,7 @@ export function gradientOp(op: Op): Op<GradientAttributes> {
         throw new TypeError(`cannot differentiate "${op.name}" by input ${i}: it has no gradient`);
       });
     },
-  };
-  gradientOps.set(op, made);
-  return made;
+  }));
 }
 
 /** The rule of an op without one of its own: its reference meaning, differentiated. */
@@ -213,8 +209,7 @@ class ReverseMode {
   #kept(segment: number): (value: Value) => Value {
     const last = this.#segments.at(-1);
     if (!this.#recomputes || segment === last) return (value) => this.#forward.get(value)!;
-    const copies = this.#recomputed.get(segment) ?? this.#recompute(segment);
-    this.#recomputed.set(segment, copies);
+    const copies = this.#recomputed.getOrInsertComputed(segment, () => this.#recompute(segment));
     return (value) => copies.get(value) ?? this.#forward.get(value)!;
   }
 

@@ -53,9 +53,7 @@ export function shareEqual(program: Program): Program {
     if (node.op.memory === "required") return g.apply(node.op, inputs, node.attributes);
     const ids = inputs.map((value) => value.id).join();
     const key = `${node.op.name}(${ids})${JSON.stringify(node.attributes)}`;
-    const outputs = seen.get(key) ?? g.apply(node.op, inputs, node.attributes);
-    seen.set(key, outputs);
-    return outputs;
+    return seen.getOrInsertComputed(key, () => g.apply(node.op, inputs, node.attributes));
   });
 }
 

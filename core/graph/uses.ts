@@ -13,7 +13,7 @@ export class Uses {
       this.#order.set(node, place);
       for (const value of node.outputs) this.#makers.set(value, node);
       for (const value of new Set(node.inputs)) {
-        this.#readers.set(value, [...this.#readers.get(value) ?? [], node]);
+        this.#readers.getOrInsertComputed(value, () => []).push(node);
       }
     });
     this.#results = new Set([...program.outputs.values(), ...program.updates.values()]);

@@ -59,15 +59,12 @@ export async function exportPrograms(
   const places = new Map<string, { use: WeightUse; offset: number; length: number }>();
   let end = 0;
   const place = (use: WeightUse) => {
-    const name = `${use.parameter} ${use.form}`;
-    let found = places.get(name);
-    if (!found) {
-      found = { use, offset: end, length: weightBytes(use) };
-      places.set(name, found);
+    const { offset, length } = places.getOrInsertComputed(`${use.parameter} ${use.form}`, () => {
+      const found = { use, offset: end, length: weightBytes(use) };
       end = Math.ceil((end + found.length) / ALIGNMENT) * ALIGNMENT;
-    }
-    const at = { location: WEIGHTS_FILE, offset: found.offset, length: found.length };
-    return { at, type: use.type };
+      return found;
+    });
+    return { at: { location: WEIGHTS_FILE, offset, length }, type: use.type };
   };
   const contents = new WeightContents(weights, matrices);
   const exported: Record<string, ExportedProgram> = {};

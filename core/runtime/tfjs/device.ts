@@ -112,12 +112,11 @@ export class TfjsDevice extends HostDevice implements Device {
   }
 
   #weight(weight: Weight, type: TensorType): TfjsTensor {
-    const known = this.#weights.get(weight);
-    if (known) return known;
-    const tensor = this.allocate(type);
-    this.#tf.tidy(() => tensor.storage.put(0, this.#tf.tensor(weightValues(weight))));
-    this.#weights.set(weight, tensor);
-    return tensor;
+    return this.#weights.getOrInsertComputed(weight, () => {
+      const tensor = this.allocate(type);
+      this.#tf.tidy(() => tensor.storage.put(0, this.#tf.tensor(weightValues(weight))));
+      return tensor;
+    });
   }
 }
 

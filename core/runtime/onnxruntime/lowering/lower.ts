@@ -247,7 +247,7 @@ export class Lowering {
   /** An i64 constant that is the same for all sizes. */
   longs(...values: number[]): string {
     const name = `longs.${values.join("_")}`;
-    return this.#once(
+    return this.#made.getOrInsertComputed(
       name,
       () => this.model.constant(name, "i64", [values.length], BigInt64Array.from(values, BigInt)),
     );
@@ -256,7 +256,7 @@ export class Lowering {
   /** A number that is the same for all sizes. */
   number(value: number): string {
     const name = `number.${value}`;
-    return this.#once(
+    return this.#made.getOrInsertComputed(
       name,
       () => this.model.constant(name, "f32", [], Float32Array.of(value)),
     );
@@ -265,7 +265,10 @@ export class Lowering {
   /** A tensor in another element type; made once. */
   as(type: "i64" | "f16", name: string): string {
     const to = ONNX_TYPE[type];
-    return this.#once(`${type}.${name}`, () => this.model.node("Cast", [name], { to }));
+    return this.#made.getOrInsertComputed(
+      `${type}.${name}`,
+      () => this.model.node("Cast", [name], { to }),
+    );
   }
 
   /**
@@ -287,11 +290,5 @@ export class Lowering {
 
   #nameOf(value: Value): string {
     return this.#leaving.get(value) ?? `v${value.id}`;
-  }
-
-  #once(key: string, make: () => string): string {
-    const made = this.#made.get(key) ?? make();
-    this.#made.set(key, made);
-    return made;
   }
 }

@@ -95,8 +95,6 @@ export class OnnxExecutable implements Executable {
   }
 
   #name(name: string): Uint8Array<ArrayBuffer> {
-    const bytes = this.#names.get(name) ?? cString(name);
-    this.#names.set(name, bytes);
-    return bytes;
+    return this.#names.getOrInsertComputed(name, cString);
   }
 }

@@ -108,8 +108,7 @@ export class SessionPool {
 
   /** The session that a lowered program runs on; one that could not be made is tried again. */
   async session(ready: Ready): Promise<Session> {
-    const sessions = this.#sessions.get(ready.weights) ?? new Map();
-    this.#sessions.set(ready.weights, sessions);
+    const sessions = this.#sessions.getOrInsertComputed(ready.weights, () => new Map());
     const key = createHash("sha256").update(ready.lowered.bytes).digest("hex");
     const known = sessions.get(key);
     if (known) return await known;
@@ -140,8 +139,6 @@ export class SessionPool {
 
   #placesOf(weights: Weights): WeightPlaces | undefined {
     if (!this.#options.readsFiles) return undefined;
-    const places = this.#places.get(weights) ?? new WeightPlaces(weights);
-    this.#places.set(weights, places);
-    return places;
+    return this.#places.getOrInsertComputed(weights, () => new WeightPlaces(weights));
   }
 }

@@ -100,9 +100,7 @@ export class WeightMemory implements Initializers {
   }
 
   #file(path: string): MemoryMap {
-    const map = this.#files.get(path) ?? MemoryMap.file(path);
-    this.#files.set(path, map);
-    return map;
+    return this.#files.getOrInsertComputed(path, MemoryMap.file);
   }
 
   #range({ path, offset }: FileRange): Deno.PointerObject {

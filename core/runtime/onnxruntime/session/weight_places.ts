@@ -39,9 +39,7 @@ export class WeightPlaces {
   };
 
   #realPath(path: string): string {
-    const real = this.#paths.get(path) ?? Deno.realPathSync(path);
-    this.#paths.set(path, real);
-    return real;
+    return this.#paths.getOrInsertComputed(path, Deno.realPathSync);
   }
 }
 

@@ -75,15 +75,12 @@ export class Moves {
     { dtype }: GpuTensor,
     build: (model: OnnxModel, type: OnnxType) => void,
   ): Session {
-    const key = `${name} ${dtype}`;
-    const known = this.#sessions.get(key);
-    if (known) return known;
-    const model = new OnnxModel();
-    build(model, dtype as OnnxType);
-    model.output(RESULT, dtype as OnnxType, [undefined, undefined]);
-    const session = this.#gpu.session(model);
-    this.#sessions.set(key, session);
-    return session;
+    return this.#sessions.getOrInsertComputed(`${name} ${dtype}`, () => {
+      const model = new OnnxModel();
+      build(model, dtype as OnnxType);
+      model.output(RESULT, dtype as OnnxType, [undefined, undefined]);
+      return this.#gpu.session(model);
+    });
   }
 }
 
