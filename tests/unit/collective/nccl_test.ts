@@ -6,7 +6,8 @@ import { CudaError, NOT_READY } from "../../../core/runtime/cuda/driver/errors.t
 import { type Host, SYSTEM } from "../../../core/runtime/cuda/driver/libraries.ts";
 import { NcclGroup } from "../../../core/collective/nccl.ts";
 import type { CudaDevice } from "../../../core/runtime/cuda/device.ts";
-import { NcclCommunicator, openNccl, uniqueId } from "../../../core/collective/nccl_library.ts";
+import type { CudaTensor } from "../../../core/runtime/cuda/memory.ts";
+import { openNccl, uniqueId } from "../../../core/collective/nccl_library.ts";
 import { fakeDriver } from "../runtime/cuda/testing.ts";
 
 const STUB = {
@@ -40,8 +41,14 @@ function open() {
   const nccl = openNccl({ host });
   const fake = fakeDriver();
   const driver = new Driver(fake.symbols);
-  const connect = ({ rank = 2, world = 4, timeoutMs = 1000, id = uniqueId(nccl.symbols) } = {}) =>
-    new NcclCommunicator(nccl.symbols, { driver, stream: 0x57n }, { id, rank, world, timeoutMs });
+  const device = {
+    work: () => ({ driver, stream: 0x57n }),
+    allocate: () => TENSOR,
+    write: () => {},
+    read: () => new Float32Array(512),
+  } as unknown as CudaDevice;
+  const connect = ({ timeoutMs = 1000, id = uniqueId(nccl.symbols) } = {}) =>
+    new NcclGroup(nccl.symbols, device, id, { rank: 2, world: 4, timeoutMs });
   const calls = () => {
     const out = new BigInt64Array(64 * 8);
     const count = stub.stubCalls(out);
@@ -51,9 +58,10 @@ function open() {
     );
   };
   stub.stubSet(0, 0);
-  return { stub, nccl, fake, driver, connect, calls };
+  return { stub, nccl, fake, connect, calls };
 }
 
+const TENSOR = { address: 0x10000n, shape: [4 * 256] } as unknown as CudaTensor;
 const COMMUNICATOR = 0xc0ffee, STREAM = 0x57;
 
 Deno.test("the package of NCCL is that of the driver's CUDA", () => {
@@ -91,19 +99,20 @@ test("arguments come in the order of the header, and slices are in place", async
   const { stub, connect, calls } = open();
   const ranks = connect();
   stub.stubSet(0, 0);
-  const array = { address: 0x10000n, count: 256, type: "f32" } as const;
-  await ranks.allReduce({ ...array, type: "f64" });
-  await ranks.reduceScatter(array);
-  await ranks.allGather(array);
-  await ranks.broadcast(array, 3);
+  await ranks.sum(new Array(256).fill(0));
+  await ranks.allReduce(TENSOR);
+  await ranks.reduceScatter(TENSOR);
+  await ranks.allGather(TENSOR);
+  await ranks.broadcast(TENSOR, 3);
   ranks.close();
   ranks.close();
   const [whole, slice] = [0x10000, 0x10000 + 2 * 256 * 4]; // of rank 2
   assertEquals(calls(), [
     [2, whole, whole, 256, 8, 0, COMMUNICATOR, STREAM],
+    [2, whole, whole, 1024, 7, 0, COMMUNICATOR, STREAM],
     [3, whole, slice, 256, 7, 0, COMMUNICATOR, STREAM],
     [4, slice, whole, 256, 7, COMMUNICATOR, STREAM, 0],
-    [5, whole, whole, 256, 7, 3, COMMUNICATOR, STREAM],
+    [5, whole, whole, 1024, 7, 3, COMMUNICATOR, STREAM],
     [6, COMMUNICATOR, 0, 0, 0, 0, 0, 0],
     [7, COMMUNICATOR, 0, 0, 0, 0, 0, 0],
   ]);
@@ -112,13 +121,12 @@ test("arguments come in the order of the header, and slices are in place", async
 test(
   "an error of a call or in the background aborts and is named",
   async () => {
-    const array = { address: 0x10000n, count: 1, type: "f32" } as const;
     for (const [result, background] of [[6, 0], [0, 6], [7, 6]] as const) {
       const { stub, connect } = open();
       const ranks = connect();
       const before = stub.stubAborted();
       stub.stubSet(result, background);
-      const error = await assertRejects(() => ranks.allReduce(array), CudaError);
+      const error = await assertRejects(() => ranks.allReduce(TENSOR), CudaError);
       assertEquals(
         error.message,
         "cannot add up over all ranks: NCCL error 6, remote process exited: " +
@@ -141,7 +149,7 @@ test(
     const before = stub.stubAborted();
     fake.codes.set("cuEventQuery", NOT_READY);
     await assertRejects(
-      () => ranks.allReduce({ address: 1n, count: 1, type: "f32" }),
+      () => ranks.allReduce(TENSOR),
       EnvironmentError,
       "rank 2 of 4 got no answer from the others",
     );
@@ -150,20 +158,13 @@ test(
 );
 
 test("a barrier waits for longer than the timeout of the steps", async () => {
-  const { nccl, fake, driver } = open();
-  const device = {
-    work: () => ({ driver, stream: 0x57n }),
-    allocate: () => ({ address: 1n, shape: [2] }),
-    write: () => {},
-    read: () => new Float32Array(2),
-  } as unknown as CudaDevice;
-  const place = { rank: 1, world: 2, timeoutMs: 30 };
-  const group = new NcclGroup(nccl.symbols, device, uniqueId(nccl.symbols), place);
+  const { fake, connect } = open();
+  const group = connect({ timeoutMs: 30 });
   fake.codes.set("cuEventQuery", NOT_READY);
   setTimeout(() => fake.codes.delete("cuEventQuery"), 90);
   await group.barrier();
   fake.codes.set("cuEventQuery", NOT_READY);
-  await assertRejects(() => group.sum([0]), EnvironmentError, "rank 1 of 2 got no answer");
+  await assertRejects(() => group.sum([0]), EnvironmentError, "rank 2 of 4 got no answer");
 });
 
 globalThis.addEventListener("unload", () => path && Deno.removeSync(path));
