@@ -6,6 +6,7 @@
  * arrays go in chunks.
  */
 import { EnvironmentError } from "../base/errors.ts";
+import { loaderReason } from "../runtime/cuda/driver/libraries.ts";
 import type { HostArray } from "../runtime/device.ts";
 import { chunksOf } from "./collective.ts";
 import type { Env, Launch } from "./launch.ts";
@@ -60,7 +61,7 @@ export function openMpiLibrary(env: Env, launch: Launch | undefined): MpiLibrary
         ? { family: "Open MPI", path, symbols, handles: openMpiHandles(variables) }
         : { family: "MPICH", path, symbols, handles: MPICH_HANDLES };
     } catch (error) {
-      tried.push(`${path} (${loaderWords(error, path)})`);
+      tried.push(`${path} (${loaderReason(path, error)})`);
     }
   }
   throw new EnvironmentError(`cannot load an MPI library: tried ${tried.join(", ")}`, {
@@ -77,13 +78,6 @@ function openMpiVariables(path: string) {
   } catch {
     return undefined; // a library of the other kind
   }
-}
-
-function loaderWords(error: unknown, path: string): string {
-  const text = error instanceof Error ? error.message : String(error);
-  return /No such file|cannot open shared object/.test(text)
-    ? "not found"
-    : text.replaceAll(path, "it").replace(/^Could not open library: /, "");
 }
 
 /** First line of what a library says of itself; may be called before MPI is initialized. */

@@ -127,7 +127,7 @@ export function openLibrary<T extends Deno.ForeignLibraryInterface>(
       if (name === "nvrtc") openBuiltins(path, host);
       return { path, symbols: host.open(path, symbols) };
     } catch (error) {
-      tried.push(`${path} (${reason(path, error)})`);
+      tried.push(`${path} (${loaderReason(path, error)})`);
     }
   }
   const { file, pip, variable } = LIBRARIES[name];
@@ -151,7 +151,7 @@ function openBuiltins(path: string, host: Host): void {
 }
 
 /** The loader's words without the path, which stands before them. */
-function reason(path: string, error: unknown): string {
+export function loaderReason(path: string, error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
   return text.includes("No such file") || text.includes("cannot open shared object")
     ? "not found"
