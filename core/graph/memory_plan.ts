@@ -35,6 +35,12 @@ export interface MemoryPlan {
   readonly totalBytes: number;
 }
 
+/** Section and offset of a value: equal for values that share memory. */
+export function placeOf({ placements }: MemoryPlan, value: Value): string {
+  const { section, offset } = placements.get(value)!;
+  return `${section}@${offset}`;
+}
+
 /** Storage of tensors on a device. */
 export interface PlanOptions {
   readonly bytesOf?: (dtype: DType) => number;

@@ -5,7 +5,7 @@
  * captured as a graph, and from then on a run is one launch of that graph. A graph holds addresses, so
  * other tensors, or an arena that has moved, start over.
  */
-import type { MemoryPlan } from "../../graph/memory_plan.ts";
+import { type MemoryPlan, placeOf } from "../../graph/memory_plan.ts";
 import type { Node, Program } from "../../graph/program.ts";
 import type { Value } from "../../graph/value.ts";
 import { type Bindings, checkBindings, type Executable, type Weights } from "../device.ts";
@@ -118,11 +118,6 @@ export class CudaExecutable implements Executable {
     };
     for (const step of this.#steps) step.bind(address);
   }
-}
-
-function placeOf(plan: MemoryPlan, value: Value): string {
-  const { section, offset } = plan.placements.get(value)!;
-  return `${section}@${offset}`;
 }
 
 /** A kernel launch, a cuBLASLt product or a memset; nothing for a view. */

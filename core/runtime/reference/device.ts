@@ -4,7 +4,7 @@
  * It expands every model op to its reference meaning and runs inside the arena that the memory plan
  * lays out, so each of its results also proves the plan.
  */
-import { type MemoryPlan, planMemory } from "../../graph/memory_plan.ts";
+import { type MemoryPlan, placeOf, planMemory } from "../../graph/memory_plan.ts";
 import { prepare } from "../../graph/rewrite.ts";
 import type { Program } from "../../graph/program.ts";
 import { type DType, elementBytes, elementCount, type TensorType } from "../../graph/types.ts";
@@ -124,9 +124,4 @@ async function run(
     const source = operandOf(value).data;
     if (target.data !== source) target.data.set(source);
   }
-}
-
-function placeOf(plan: MemoryPlan, value: Value): string {
-  const { section, offset } = plan.placements.get(value)!;
-  return `${section}@${offset}`;
 }
