@@ -5,7 +5,7 @@
  * Y = X Wᵀ is asked for as Yᵀ = W Xᵀ, with the weight in the place of A.
  */
 import type { Block, ComputeType } from "../memory.ts";
-import { checkCublas, readHandle } from "./errors.ts";
+import { checkCublas, readCublas } from "./errors.ts";
 import type { CublasLtSymbols } from "./symbols.ts";
 
 /** One product D = op(A) op(B), column-major as the library has it. */
@@ -77,7 +77,7 @@ export class Products {
   constructor(symbols: CublasLtSymbols, workspace: Block) {
     this.#lt = symbols;
     this.#workspace = workspace;
-    this.#handle = readHandle(checkCublas, "start cuBLASLt", (out) => symbols.cublasLtCreate(out));
+    this.#handle = readCublas("start cuBLASLt", (out) => symbols.cublasLtCreate(out));
     this.#alpha = Deno.UnsafePointer.value(Deno.UnsafePointer.of(this.#factors));
   }
 
@@ -122,11 +122,7 @@ export class Products {
 
   #descriptor({ transposeA, transposeB, bias, output }: ProductShape): bigint {
     const create = this.#lt.cublasLtMatmulDescCreate;
-    const made = readHandle(
-      checkCublas,
-      "describe a product",
-      (out) => create(out, COMPUTE_F32, TYPE.f32),
-    );
+    const made = readCublas("describe a product", (out) => create(out, COMPUTE_F32, TYPE.f32));
     this.#set(made, DESCRIPTOR.transposeA, Int32Array.of(Number(transposeA ?? false)));
     this.#set(made, DESCRIPTOR.transposeB, Int32Array.of(Number(transposeB ?? false)));
     if (bias) {
@@ -141,17 +137,13 @@ export class Products {
   #layout(type: ComputeType, rows: number, columns: number): bigint {
     const sizes = [BigInt(rows), BigInt(columns), BigInt(rows)] as const;
     const create = this.#lt.cublasLtMatrixLayoutCreate;
-    return readHandle(checkCublas, "describe a matrix", (out) => create(out, TYPE[type], ...sizes));
+    return readCublas("describe a matrix", (out) => create(out, TYPE[type], ...sizes));
   }
 
   #choose({ shape, descriptor, a, b, d }: Omit<Product, "algorithm">): Uint8Array<ArrayBuffer> {
     const lt = this.#lt, { m, n, k } = shape;
     const doing = `find an algorithm for matrices of ${m}, ${n} and ${k}`;
-    const preference = readHandle(
-      checkCublas,
-      doing,
-      (out) => lt.cublasLtMatmulPreferenceCreate(out),
-    );
+    const preference = readCublas(doing, (out) => lt.cublasLtMatmulPreferenceCreate(out));
     const prefer = (attribute: number, value: Attribute) => {
       const set = lt.cublasLtMatmulPreferenceSetAttribute;
       checkCublas(set(preference, attribute, value, BigInt(value.byteLength)), doing);

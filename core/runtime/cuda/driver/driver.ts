@@ -7,7 +7,7 @@
  */
 import { cString } from "../../../base/c_string.ts";
 import { EnvironmentError } from "../../../base/errors.ts";
-import { checkDriver, NOT_READY, readHandle } from "./errors.ts";
+import { checkDriver, NOT_READY, readDriver } from "./errors.ts";
 import type { Launch } from "./launch.ts";
 import type { DriverSymbols } from "./symbols.ts";
 
@@ -89,7 +89,7 @@ export class Driver {
     this.#device = readInt("open the device", (out) => symbols.cuDeviceGet(out, ordinal));
     const retain = symbols.cuDevicePrimaryCtxRetain;
     const device = this.#device;
-    this.#context = readHandle(checkDriver, "open a context", (out) => retain(out, device));
+    this.#context = readDriver("open a context", (out) => retain(out, device));
     this.activate();
   }
 
@@ -132,7 +132,7 @@ export class Driver {
   /** Device memory, 256-byte aligned. Waits for the device. */
   allocate(bytes: number): bigint {
     const doing = `allocate ${bytes} bytes on the device`;
-    return readHandle(checkDriver, doing, (out) => this.#cu.cuMemAlloc_v2(out, BigInt(bytes)));
+    return readDriver(doing, (out) => this.#cu.cuMemAlloc_v2(out, BigInt(bytes)));
   }
 
   /** Returns memory of `allocate`. Waits for the device. */
@@ -142,8 +142,7 @@ export class Driver {
 
   allocatePinned(bytes: number): PinnedMemory {
     const doing = `pin ${bytes} bytes of host memory`;
-    const address = readHandle(
-      checkDriver,
+    const address = readDriver(
       doing,
       (out) => this.#cu.cuMemHostAlloc(out, BigInt(bytes), PORTABLE),
     );
@@ -194,11 +193,7 @@ export class Driver {
 
   /** A stream that does not wait for stream 0. */
   createStream(): bigint {
-    return readHandle(
-      checkDriver,
-      "create a stream",
-      (out) => this.#cu.cuStreamCreate(out, NON_BLOCKING),
-    );
+    return readDriver("create a stream", (out) => this.#cu.cuStreamCreate(out, NON_BLOCKING));
   }
 
   /** Waits until everything in the stream is done; faults of kernels are reported here. */
@@ -213,7 +208,7 @@ export class Driver {
   /** An event; cheaper without `timing`. */
   createEvent({ timing = false } = {}): bigint {
     const flags = timing ? 0 : NO_TIMING;
-    return readHandle(checkDriver, "create an event", (out) => this.#cu.cuEventCreate(out, flags));
+    return readDriver("create an event", (out) => this.#cu.cuEventCreate(out, flags));
   }
 
   /** Records an event behind all work that the stream has so far. */
@@ -245,8 +240,7 @@ export class Driver {
 
   /** Loads a compiled program. */
   loadModule(cubin: Uint8Array<ArrayBuffer>, name: string): bigint {
-    return readHandle(
-      checkDriver,
+    return readDriver(
       `load the kernels of ${name}`,
       (out) => this.#cu.cuModuleLoadData(out, cubin),
     );
@@ -254,8 +248,7 @@ export class Driver {
 
   /** A kernel of a loaded program by its `extern "C"` name. */
   getFunction(module: bigint, name: string): bigint {
-    return readHandle(
-      checkDriver,
+    return readDriver(
       `find the kernel ${name}`,
       (out) => this.#cu.cuModuleGetFunction(out, module, cString(name)),
     );
@@ -288,14 +281,13 @@ export class Driver {
       if (graph[0]) cu.cuGraphDestroy(graph[0]);
       throw error;
     }
-    const graph = readHandle(
-      checkDriver,
+    const graph = readDriver(
       "end the capture of a graph",
       (out) => cu.cuStreamEndCapture(stream, out),
     );
     try {
       const instantiate = cu.cuGraphInstantiateWithFlags;
-      return readHandle(checkDriver, "instantiate a graph", (out) => instantiate(out, graph, 0n));
+      return readDriver("instantiate a graph", (out) => instantiate(out, graph, 0n));
     } finally {
       checkDriver(cu.cuGraphDestroy(graph), "free the template of a graph");
     }

@@ -99,13 +99,17 @@ export const checkCublas: Check = checkOf("CUBLAS_STATUS", {
   15: ["NOT_SUPPORTED", REPORT],
 });
 
-/** The handle, address or size that a call writes. @throws {CudaError} */
-export function readHandle(
-  check: Check,
-  doing: string,
-  call: (out: BigUint64Array<ArrayBuffer>) => number,
-): bigint {
-  const out = new BigUint64Array(1);
-  check(call(out), doing);
-  return out[0]!;
+/** Returns the handle, address or size that a call writes. @throws {CudaError} */
+type Read = (doing: string, call: (out: BigUint64Array<ArrayBuffer>) => number) => bigint;
+
+function readerOf(check: Check): Read {
+  return (doing, call) => {
+    const out = new BigUint64Array(1);
+    check(call(out), doing);
+    return out[0]!;
+  };
 }
+
+export const readDriver: Read = readerOf(checkDriver);
+export const readNvrtc: Read = readerOf(checkNvrtc);
+export const readCublas: Read = readerOf(checkCublas);

@@ -6,7 +6,7 @@
  */
 import { cString } from "../../../base/c_string.ts";
 import { EnvironmentError } from "../../../base/errors.ts";
-import { checkNvrtc, readHandle } from "./errors.ts";
+import { checkNvrtc, readNvrtc } from "./errors.ts";
 import type { NvrtcSymbols } from "./symbols.ts";
 
 /** Text to compile. */
@@ -81,14 +81,13 @@ export class Nvrtc {
     const doing = `compile ${name} for ${target.architecture}`;
     const texts = stringArray([...headers.values()]), names = stringArray([...headers.keys()]);
     const create = nvrtc.nvrtcCreateProgram;
-    const program = readHandle(
-      checkNvrtc,
+    const program = readNvrtc(
       doing,
       (out) => create(out, cString(text), cString(name), headers.size, texts, names),
     );
     type Get = NvrtcSymbols["nvrtcGetCUBIN"];
     const read = (sizeOf: Get, copy: Get) => {
-      const size = readHandle(checkNvrtc, doing, (out) => sizeOf(program, out));
+      const size = readNvrtc(doing, (out) => sizeOf(program, out));
       const bytes = new Uint8Array(Number(size));
       checkNvrtc(copy(program, bytes), doing);
       return bytes;
