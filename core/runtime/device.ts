@@ -8,7 +8,7 @@ import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program } from "../graph/program.ts";
 import type { TensorType } from "../graph/types.ts";
 import type { WeightType } from "../base/dtype.ts";
-import type { Encoding } from "../base/stored.ts";
+import type { StoredWeight } from "../base/stored.ts";
 import type { QuantizedFormat } from "../base/quantize.ts";
 import type { CacheType, DeviceName, Traits } from "./traits.ts";
 
@@ -21,12 +21,7 @@ export interface HostTensor extends TensorType {
 }
 
 /** A tensor that lies in a file, little-endian and densely unless it has an encoding. */
-export interface FileTensor extends TensorType {
-  readonly path: string;
-  /** Byte position of the first element. */
-  readonly offset: number;
-  /** Encoding of elements that are not stored densely; see `core/base/stored.ts`. */
-  readonly encoding?: Encoding;
+export interface FileTensor extends StoredWeight {
   /** Format of a matrix whose codes are kept as they are, where the device can. */
   readonly format?: QuantizedFormat;
 }

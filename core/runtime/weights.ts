@@ -9,13 +9,7 @@ import {
   type Quantized,
   type QuantizedFormat,
 } from "../base/quantize.ts";
-import {
-  quantizeRows,
-  type ReadBytes,
-  readsFrom,
-  storedElements,
-  type StoredWeight,
-} from "../base/stored.ts";
+import { quantizeRows, type ReadBytes, readsFrom, storedElements } from "../base/stored.ts";
 import { readExactlySync } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import type { FileRange, FileTensor, HostTensor, QuantizedTensor, Weight } from "./device.ts";
@@ -60,11 +54,7 @@ export function elementsOf(
   read: ReadBytes,
   into?: Uint8Array<ArrayBuffer>,
 ): Uint8Array<ArrayBuffer> {
-  return storedElements(storedWeight(weight), 0, tensorBytes(weight), read, into);
-}
-
-function storedWeight(weight: FileTensor): StoredWeight {
-  return { ...weight, dtype: storedType(weight) };
+  return storedElements(weight, 0, tensorBytes(weight), read, into);
 }
 
 /** Codes and scales of a matrix of plain elements, or of a GGUF file. */
@@ -79,9 +69,9 @@ export function quantizeWeight(
     return quantize(hostBytes(weight), storedType(weight), shape, format, target);
   }
   const rows = { first: 0, count: shape[0]! };
-  if (read) return quantizeRows(storedWeight(weight), rows, format, target, read);
+  if (read) return quantizeRows(weight, rows, format, target, read);
   using file = Deno.openSync(weight.path);
-  quantizeRows(storedWeight(weight), rows, format, target, readsFrom(file, weight.path));
+  quantizeRows(weight, rows, format, target, readsFrom(file, weight.path));
 }
 
 /** Returns the format of a matrix on a device with this choice: a weight with its own format keeps it. */

@@ -78,5 +78,6 @@ function frozenTypes(
   if (!device.traits.freezesWeights) return new Map();
   const learns = new Set(trained.map(({ name }) => name));
   const frozen = [...program.parameters].filter(([name]) => !learns.has(name));
-  return new Map(frozen.map(([name, type]) => [name, { ...type, path: "", offset: 0 }]));
+  const types = { dtype: "f32", path: "", offset: 0 } as const;
+  return new Map(frozen.map(([name, { shape }]) => [name, { ...types, shape }]));
 }
