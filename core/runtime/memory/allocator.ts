@@ -6,7 +6,7 @@ const MATRIX_BYTES = 1 << 20;
 /** Blocks that training takes once and keeps are larger; from 1 MiB on it held 1 to 2% more. */
 const KEPT_BYTES = 4 << 20;
 
-let opened: ReturnType<typeof openAllocator> | undefined;
+let opened: ReturnType<typeof openAllocator>;
 
 /**
  * Maps every large block on its own, so that it returns to the system when it is freed. Once blocks of up
@@ -15,7 +15,8 @@ let opened: ReturnType<typeof openAllocator> | undefined;
  * a quarter of the model. New pages take time: opening a model takes 7% more of it.
  */
 export function mapLargeBlocks(): void {
-  allocator()?.mapBlocksFrom(MATRIX_BYTES);
+  opened ??= openAllocator();
+  opened?.mapBlocksFrom(MATRIX_BYTES);
 }
 
 /**
@@ -23,19 +24,15 @@ export function mapLargeBlocks(): void {
  * here on: for training, whose arena takes its blocks once and never frees them.
  */
 export function returnFreedBlocks(): void {
-  allocator()?.mapBlocksFrom(KEPT_BYTES);
-  allocator()?.trim();
+  opened ??= openAllocator();
+  opened?.mapBlocksFrom(KEPT_BYTES);
+  opened?.trim();
 }
 
-function allocator() {
-  if (opened === undefined) opened = openAllocator();
-  return opened;
-}
-
-/** The settings of glibc; null elsewhere. */
+/** The settings of glibc; undefined elsewhere. */
 function openAllocator() {
   const { libc, mappedBlocks } = PLATFORM.posix ?? {};
-  if (libc === undefined || mappedBlocks === undefined) return null;
+  if (libc === undefined || mappedBlocks === undefined) return undefined;
   const { symbols } = Deno.dlopen(libc, {
     mallopt: { parameters: ["i32", "i32"], result: "i32" },
     malloc_trim: { parameters: ["usize"], result: "i32" },

@@ -8,7 +8,7 @@ import type { MemoryPlan, Section } from "../../../graph/memory_plan.ts";
 import type { Node, Program } from "../../../graph/program.ts";
 import { PASSING, splitProgram } from "../../../graph/split.ts";
 import { elementCount, tensorBytes, type TensorType } from "../../../graph/types.ts";
-import type { Bindings, DeviceTensor, Executable, Weights } from "../../device.ts";
+import type { DeviceTensor, Executable, Weights } from "../../device.ts";
 
 /** Elements of matrices that are worth a session of their own. */
 const LEAST_ELEMENTS = 2 ** 24;
@@ -49,8 +49,22 @@ export async function openChain(
       .filter(([name]) => name.startsWith(PASSING))
       .map(([name, type]) => [name, allocate(type)]),
   );
-  const parts = programs.map((program, i) => ({ program, executable: executables[i]! }));
-  return new ChainedExecutable(parts, weights, passed);
+  const parts = programs.map(({ inputs, parameters, state, outputs }, i) => ({
+    executable: executables[i]!,
+    names: [inputs, parameters, state, outputs]
+      .flatMap((given) => [...given.keys()]).filter((name) => !weights.has(name)),
+  }));
+  return {
+    async run(bindings) {
+      for (const { executable, names } of parts) {
+        const bound = names.flatMap((name): [string, DeviceTensor][] => {
+          const tensor = bindings.get(name) ?? passed.get(name);
+          return tensor ? [[name, tensor]] : [];
+        });
+        await executable.run(new Map(bound));
+      }
+    },
+  };
 }
 
 /**
@@ -68,38 +82,4 @@ export function planOfParts(program: Program, plans: readonly MemoryPlan[]): Mem
     temporaries: Math.max(...plans.map((plan) => plan.sections.temporaries)),
   };
   return { placements: new Map(), sections, totalBytes: sum(Object.values(sections)) };
-}
-
-/** One part, and the names that it is bound to. */
-interface Part {
-  readonly executable: Executable;
-  readonly names: readonly string[];
-}
-
-class ChainedExecutable implements Executable {
-  readonly #parts: readonly Part[];
-  readonly #passed: ReadonlyMap<string, DeviceTensor>;
-
-  constructor(
-    parts: readonly { readonly program: Program; readonly executable: Executable }[],
-    weights: Weights,
-    passed: ReadonlyMap<string, DeviceTensor>,
-  ) {
-    this.#passed = passed;
-    this.#parts = parts.map(({ program, executable }) => ({
-      executable,
-      names: [program.inputs, program.parameters, program.state, program.outputs]
-        .flatMap((given) => [...given.keys()]).filter((name) => !weights.has(name)),
-    }));
-  }
-
-  async run(bindings: Bindings): Promise<void> {
-    for (const { executable, names } of this.#parts) {
-      const bound = names.flatMap((name): [string, DeviceTensor][] => {
-        const tensor = bindings.get(name) ?? this.#passed.get(name);
-        return tensor ? [[name, tensor]] : [];
-      });
-      await executable.run(new Map(bound));
-    }
-  }
 }

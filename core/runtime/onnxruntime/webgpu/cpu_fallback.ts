@@ -9,7 +9,7 @@ import { dropUnread } from "../../../graph/rewrite.ts";
 import type { Node, Program } from "../../../graph/program.ts";
 import { elementCount } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
-import type { DeviceTensor, Executable, HostTensor, Weights } from "../../device.ts";
+import type { Bindings, HostTensor, Weights } from "../../device.ts";
 import { ReferenceDevice } from "../../reference/device.ts";
 import type { GpuTensor } from "./tensor.ts";
 
@@ -46,44 +46,34 @@ export function split(program: Program, stays: (node: Node) => boolean): Split {
 }
 
 /** The part on the processor, ready to run. */
-export class HostPart {
-  readonly #program: Program;
-  readonly #executable: Executable;
+export interface HostPart {
   /** Results on the GPU, by the names under which the rest expects them. */
   readonly results: ReadonlyMap<string, GpuTensor>;
-
-  private constructor(
-    program: Program,
-    executable: Executable,
-    results: ReadonlyMap<string, GpuTensor>,
-  ) {
-    [this.#program, this.#executable, this.results] = [program, executable, results];
-  }
-
-  /** Makes the part runnable; `allocate` gives it tensors for its results. */
-  static async compile(
-    program: Program,
-    weights: Weights,
-    allocate: (value: Value) => GpuTensor,
-  ): Promise<HostPart> {
-    const executable = await new ReferenceDevice("f32").compile(program, weights);
-    const results = new Map([...program.outputs].map(([name, value]) => [name, allocate(value)]));
-    return new HostPart(program, executable, results);
-  }
-
   /** Computes the results from the tensors that the whole program is run with. */
-  async run(bindings: ReadonlyMap<string, DeviceTensor>): Promise<void> {
+  run(bindings: Bindings): Promise<void>;
+}
+
+/** Makes the part runnable; `allocate` gives it tensors for its results. */
+export async function compileHostPart(
+  program: Program,
+  weights: Weights,
+  allocate: (value: Value) => GpuTensor,
+): Promise<HostPart> {
+  const executable = await new ReferenceDevice("f32").compile(program, weights);
+  const results = new Map([...program.outputs].map(([name, value]) => [name, allocate(value)]));
+  const run = async (bindings: Bindings) => {
     const host = new Map<string, HostTensor>();
-    for (const values of [this.#program.inputs, this.#program.parameters]) {
+    for (const values of [program.inputs, program.parameters]) {
       for (const [name, { dtype, shape }] of values) {
         const bound = bindings.get(name) as GpuTensor | undefined;
         if (bound) host.set(name, { dtype, shape, data: bound.read() });
       }
     }
-    for (const [name, { dtype, shape }] of this.#program.outputs) {
+    for (const [name, { dtype, shape }] of program.outputs) {
       host.set(name, { dtype, shape, data: new Float32Array(elementCount(shape)) });
     }
-    await this.#executable.run(host);
-    for (const [name, tensor] of this.results) tensor.write(host.get(name)!.data);
-  }
+    await executable.run(host);
+    for (const [name, tensor] of results) tensor.write(host.get(name)!.data);
+  };
+  return { results, run };
 }
