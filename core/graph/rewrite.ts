@@ -108,14 +108,10 @@ export interface Names {
   readonly set: (old: Value, value: Value) => void;
 }
 
-/**
- * Copies a program, letting `visit` decide what each node becomes; `finish` may add to the end, and
- * finds the copy of a value by `get`.
- */
+/** Copies a program, letting `visit` decide what each node becomes. */
 export function rebuild(
   program: Program,
   visit: (g: Builder, node: Node, inputs: readonly Value[], names: Names) => readonly Value[],
-  finish: (g: Builder, get: (old: Value) => Value) => void = () => {},
 ): Program {
   const g = new Builder(program.name);
   const renamed = new Map<Value, Value>();
@@ -140,6 +136,5 @@ export function rebuild(
   }
   for (const [name, value] of program.updates) g.update(name, get(value));
   for (const [name, value] of program.outputs) g.output(name, get(value));
-  finish(g, get);
   return g.build();
 }

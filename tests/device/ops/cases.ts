@@ -3,6 +3,7 @@
  * each other, broadcasting, several rows and streams.
  */
 import type { Builder } from "../../../core/graph/builder.ts";
+import { WITHOUT_DERIVATIVE } from "../../../core/graph/derivatives.ts";
 import type { Program } from "../../../core/graph/program.ts";
 import { elementCount } from "../../../core/graph/types.ts";
 import { concat, type Value } from "../../../core/graph/value.ts";
@@ -18,7 +19,7 @@ import { rope } from "../../../core/ops/rope.ts";
 import { softmax } from "../../../core/ops/softmax.ts";
 import { tokenLogprobs } from "../../../core/ops/token_logprobs.ts";
 import { RandomStream } from "../../../core/base/random.ts";
-import { type InputShape, programOf } from "../programs.ts";
+import { f32, type InputShape, programOf } from "../programs.ts";
 
 /** A program over one op, and what is special about its inputs. */
 export interface OpCase {
@@ -26,10 +27,12 @@ export interface OpCase {
   readonly name: string;
   readonly op: string;
   readonly program: Program;
+  /** The program with a scalar output: a weighted sum of the result, so that no gradient is constant. */
+  scalar(): Program;
   /** Exclusive upper bound of the integers in each i32 input. */
   readonly bounds: Readonly<Record<string, number>>;
-  /** Inputs through which no gradient passes. */
-  readonly constants: readonly string[];
+  /** Inputs that it is differentiated by. */
+  readonly variables: readonly string[];
 }
 
 /** Shape of an input; integers lie below a bound. */
@@ -43,10 +46,19 @@ function opCase<N extends string>(
   build: (inputs: Readonly<Record<N, Value>>, g: Builder) => Value,
   constants: readonly string[] = [],
 ): OpCase {
-  const given = Object.entries<{ below?: number }>(shapes);
+  const given = Object.entries<CaseShape>(shapes);
   const bounds = Object.fromEntries(given.map(([name, { below = 0 }]) => [name, below]));
   const [op] = name.split(":") as [string];
-  return { name, op, program: programOf(op, shapes, build), bounds, constants };
+  const scalar = () =>
+    programOf(op, shapes, (inputs, g) => {
+      const result = build(inputs, g);
+      const product = result.mul(g.input("weights", f32(...result.shape)));
+      const sum = product.reshape([elementCount(result.shape)]).sum(0);
+      return { result, scalar: sum.reshape([]) };
+    });
+  const variables = given.filter(([name, shape]) => !("i32" in shape || constants.includes(name)));
+  const names = variables.map(([name]) => name);
+  return { name, op, program: programOf(op, shapes, build), scalar, bounds, variables: names };
 }
 
 const unary = (op: string, apply: (x: Value) => Value) =>
@@ -227,6 +239,12 @@ export const OP_CASES: readonly OpCase[] = [
     ({ x, at }) => tokenLogprobs({ logits: x.mul(50), targets: at }),
   ),
 ];
+
+/** All cases with a derivative. */
+export const GRADIENT_CASES: readonly OpCase[] = OP_CASES.filter((one) => {
+  const isFloat = one.program.outputs.get("result")!.dtype === "f32";
+  return !WITHOUT_DERIVATIVE.has(one.op) && isFloat && one.variables.length > 0;
+});
 
 /** Random values for every input of a case. */
 export function randomInputs({ program, bounds }: OpCase): Map<string, number[]> {

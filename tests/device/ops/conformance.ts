@@ -18,8 +18,7 @@ import {
   relativeDifference,
   TOLERANCE,
 } from "../goldens.ts";
-import { GRADIENT_CASES, scalarOf, variables } from "./gradient_cases.ts";
-import { OP_CASES, randomInputs } from "./cases.ts";
+import { GRADIENT_CASES, OP_CASES, randomInputs } from "./cases.ts";
 import { logitsOf, pass, request, tokensOf } from "../engines.ts";
 import { f32, programOf, runOn } from "../programs.ts";
 
@@ -122,7 +121,7 @@ export function testOps({ name: deviceName, device }: NamedDevice): void {
 export function testGradients({ name: deviceName, device }: NamedDevice): void {
   for (const one of GRADIENT_CASES) {
     Deno.test(`${deviceName} agrees with the reference on the gradient of ${one.name}`, async () => {
-      const program = differentiate(scalarOf(one), { of: "scalar", by: variables(one) });
+      const program = differentiate(one.scalar(), { of: "scalar", by: one.variables });
       const inputs = randomInputs({ ...one, program });
       const expected = await runOn(reference, program, inputs);
       const actual = await runOn(device, program, inputs);

@@ -6,8 +6,7 @@ import { differentiate, gradientName } from "../../../core/graph/differentiate.t
 import { MODEL_OPS } from "../../../core/ops/mod.ts";
 import { testGradients } from "./conformance.ts";
 import { devices, reference } from "../devices.ts";
-import { GRADIENT_CASES, scalarOf, variables } from "./gradient_cases.ts";
-import { OP_CASES, randomInputs } from "./cases.ts";
+import { GRADIENT_CASES, OP_CASES, randomInputs } from "./cases.ts";
 import { prepareOn, programOf, runOn } from "../programs.ts";
 
 /** Step of the central differences, whose own error is of its square. */
@@ -15,9 +14,9 @@ const STEP = 1e-4;
 
 for (const one of GRADIENT_CASES) {
   Deno.test(`the gradient of ${one.name} agrees with central differences`, async () => {
-    const program = scalarOf(one);
+    const program = one.scalar();
     const inputs = randomInputs({ ...one, program });
-    const names = variables(one);
+    const names = one.variables;
     const run = await prepareOn(reference, program);
     const backward = differentiate(program, { of: "scalar", by: names });
     const gradients = await runOn(reference, backward, inputs);
@@ -42,7 +41,7 @@ for (const each of devices) testGradients(each);
 
 Deno.test("attention through a table has no gradient", async () => {
   const one = OP_CASES.find(({ name }) => name === "attention: through a table")!;
-  const program = differentiate(scalarOf(one), { of: "scalar", by: ["keys"] });
+  const program = differentiate(one.scalar(), { of: "scalar", by: ["keys"] });
   for (const { device } of devices) {
     await assertRejects(
       async () => await runOn(device, program, randomInputs({ ...one, program })),

@@ -28,8 +28,7 @@ import {
   relativeDifference,
   TOLERANCE,
 } from "../goldens.ts";
-import { GRADIENT_CASES, scalarOf, variables } from "../ops/gradient_cases.ts";
-import { OP_CASES, randomInputs } from "../ops/cases.ts";
+import { GRADIENT_CASES, OP_CASES, randomInputs } from "../ops/cases.ts";
 import { f32, programOf, runOn } from "../programs.ts";
 import { registerGradients } from "./tensorflow_gradients.ts";
 
@@ -100,7 +99,7 @@ const WITHOUT_TENSORFLOW_GRADIENT: ReadonlySet<string> = new Set(["scatter_add",
 for (const one of GRADIENT_CASES) {
   if (WITHOUT_TENSORFLOW_GRADIENT.has(one.op)) continue;
   Deno.test(`tf.grads agrees with our gradient of ${one.name}`, async () => {
-    const [program, by] = [scalarOf(one), variables(one)];
+    const [program, by] = [one.scalar(), one.variables];
     const data = randomInputs({ ...one, program });
     const backward = differentiate(program, { of: "scalar", by });
     const ours = await runOn(openTfjsInJavaScript(), backward, data);
@@ -258,7 +257,7 @@ test("TensorFlow agrees with the reference on every op and gradient", () =>
     assertStringIncludes(describeBinding(installed), "TensorFlow 2.");
     for (const one of OP_CASES) await agree(device, one.program, randomInputs(one));
     for (const one of GRADIENT_CASES) {
-      const program = differentiate(scalarOf(one), { of: "scalar", by: variables(one) });
+      const program = differentiate(one.scalar(), { of: "scalar", by: one.variables });
       await agree(device, program, randomInputs({ ...one, program }));
     }
   }));
