@@ -4,6 +4,7 @@ import { openCheckpoint } from "../core/checkpoint/open.ts";
 import { readTensor } from "../core/checkpoint/read.ts";
 import { writeJson, writeWeights } from "../core/checkpoint/write.ts";
 import { fromF32 } from "../core/base/dtype.ts";
+import { joinBytes } from "../core/base/files.ts";
 import { RandomStream } from "../core/base/random.ts";
 import type { Family } from "../core/model/config.ts";
 import { elementCount, parameterSpecs } from "../core/model/parameters.ts";
@@ -38,10 +39,15 @@ export interface GgufContent {
 const IDS = { u16: 2, u32: 4, i32: 5, f32: 6, bool: 7, string: 8, u64: 10 } as const;
 
 /** Bytes of a file. */
-export function ggufBytes(
+export function ggufBytes(...content: Parameters<typeof ggufParts>): Uint8Array<ArrayBuffer> {
+  return joinBytes(ggufParts(...content));
+}
+
+/** The bytes of a file in pieces, one behind the other. */
+export function ggufParts(
   { metadata, tensors }: GgufContent,
   { version = 3, alignment = 32 } = {},
-): Uint8Array<ArrayBuffer> {
+): Uint8Array[] {
   const parts: Uint8Array[] = [];
   let length = 0;
   const raw = (bytes: ArrayBufferView | Uint8Array) => {
@@ -93,13 +99,7 @@ export function ggufBytes(
     raw(data);
     pad();
   }
-  const bytes = new Uint8Array(length);
-  let at = 0;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.length;
-  }
-  return bytes;
+  return parts;
 }
 
 /** A scale, then codes, for each 32 values. */
