@@ -5,9 +5,8 @@
  * copy and a conversion, each as its own process, so that start-up counts and both meet the same
  * disk. Prints medians, their ratio and the conversion's peak memory; removes all it made. Linux only.
  */
-import { configToJson } from "../../core/checkpoint/config.ts";
 import { ENTRY, environment } from "../cli/run.ts";
-import { qwen05b, randomWeights } from "./random_model.ts";
+import { qwen05b, randomFolder } from "./random_model.ts";
 import { medianOf } from "../../core/base/statistics.ts";
 
 const ROUNDS = 5;
@@ -55,32 +54,9 @@ function peakMemory(pid: number): number {
   }
 }
 
-function makeCheckpoint(folder: string): void {
-  const name = `convert-${Deno.pid}`;
-  const tensor = randomWeights(CONFIG, name).get("model.norm.weight")!;
-  if (!("path" in tensor)) throw new Error("expected the backbone in a file");
-  try {
-    Deno.copyFileSync(tensor.path, `${folder}/model.safetensors`);
-  } finally {
-    Deno.removeSync(tensor.path);
-  }
-  const json = {
-    vocab_size: CONFIG.vocabSize,
-    hidden_size: CONFIG.hiddenSize,
-    intermediate_size: CONFIG.intermediateSize,
-    num_hidden_layers: CONFIG.numHiddenLayers,
-    num_attention_heads: CONFIG.numAttentionHeads,
-    num_key_value_heads: CONFIG.numKeyValueHeads,
-    head_dim: CONFIG.headDim,
-    tie_word_embeddings: CONFIG.tieWordEmbeddings,
-  };
-  Deno.writeTextFileSync(`${folder}/config.json`, JSON.stringify(configToJson(CONFIG, json)));
-}
-
 async function compare(folder: string): Promise<void> {
   const source = `${folder}/model`, copy = `${folder}/copy`, out = `${folder}/out`;
-  Deno.mkdirSync(source);
-  makeCheckpoint(source);
+  randomFolder(CONFIG, "convert", source);
   const weights = `${source}/model.safetensors`;
   const durableCopy = ["-c", 'cp "$0" "$1" && sync "$1"', weights, copy];
   const convert = ["run", "-A", ENTRY, "convert", "--model", source, "--out", out];
@@ -114,5 +90,6 @@ const folder = await Deno.makeTempDir({ prefix: "parscale-bench-" });
 try {
   await compare(folder);
 } finally {
-  await Deno.remove(folder, { recursive: true });
+  const weights = await Deno.realPath(`${folder}/model/model.safetensors`);
+  await Promise.all([weights, folder].map((path) => Deno.remove(path, { recursive: true })));
 }

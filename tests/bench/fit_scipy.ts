@@ -68,9 +68,7 @@ for (let round = 0; round < Number(flags.rounds); round++) {
     const { observations } = DATA_SETS[corpus];
     const rowOf = (law: string) => {
       const name = `${corpus}, ${law}`;
-      const row = rows.get(name) ?? { ours: [], theirs: [], best: [NaN, NaN] };
-      rows.set(name, row);
-      return row;
+      return rows.getOrInsertComputed(name, () => ({ ours: [], theirs: [], best: [NaN, NaN] }));
     };
     for (const law of LAWS) {
       const row = rowOf(law);

@@ -4,6 +4,7 @@
  * The backbone is written once per shape into the system's temporary folder and mapped from there, as
  * a real checkpoint would be; introduced tensors are made in memory. Values are small and finite.
  */
+import { writeAllSync } from "../../core/base/write_all.ts";
 import { encodeHeader } from "../../core/checkpoint/safetensors.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import { elementCount, parameterSpecs } from "../../core/model/parameters.ts";
@@ -95,14 +96,11 @@ function fileSize(path: string): number {
 
 function writeRandom(path: string, header: Uint8Array, total: number): void {
   using file = Deno.openSync(path, { write: true, create: true, truncate: true });
-  const write = (bytes: Uint8Array) => {
-    for (let at = 0; at < bytes.length;) at += file.writeSync(bytes.subarray(at));
-  };
-  write(header);
+  writeAllSync(file, header);
   const chunk = randomBf16(1 << 20);
   const bytes = new Uint8Array(chunk.buffer);
   for (let left = total - header.length; left > 0; left -= bytes.length) {
-    write(bytes.subarray(0, Math.min(left, bytes.length)));
+    writeAllSync(file, bytes.subarray(0, left));
   }
 }
 
@@ -143,6 +141,20 @@ export function randomFolder(config: ModelConfig, name: string, folder: string):
     torch_dtype: "bfloat16",
   };
   Deno.writeTextFileSync(`${folder}/config.json`, JSON.stringify(json));
+}
+
+/** The `config.json` of a small Qwen2 model that is trained from scratch. */
+export function scratchConfig(sizes: Readonly<Record<string, number>>): string {
+  const common = {
+    model_type: "qwen2",
+    architectures: ["Qwen2ForCausalLM"],
+    max_position_embeddings: 2048,
+    rms_norm_eps: 1e-6,
+    rope_theta: 1e6,
+    tie_word_embeddings: true,
+    torch_dtype: "float32",
+  };
+  return JSON.stringify({ ...common, ...sizes });
 }
 
 /** Returns whether there is a file of this name. */

@@ -10,6 +10,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { programLine } from "../cli/run.ts";
 import { AS_ROOT, type Mpi, mpiLine, MPIS } from "../long/mpi.ts";
+import { scratchConfig } from "./random_model.ts";
 import { medianOf } from "../../core/base/statistics.ts";
 
 const flags = parseArgs(Deno.args, {
@@ -18,24 +19,17 @@ const flags = parseArgs(Deno.args, {
 });
 const [rounds, steps] = [Number(flags.rounds), Number(flags.steps)];
 
-const CONFIG = {
-  model_type: "qwen2",
-  architectures: ["Qwen2ForCausalLM"],
+const CONFIG = scratchConfig({
   vocab_size: 8192,
   hidden_size: 256,
   intermediate_size: 1024,
   num_hidden_layers: 4,
   num_attention_heads: 8,
   num_key_value_heads: 2,
-  max_position_embeddings: 2048,
-  rms_norm_eps: 1e-6,
-  rope_theta: 1e6,
-  tie_word_embeddings: true,
-  torch_dtype: "float32",
-};
+});
 
 const folder = await Deno.makeTempDir({ prefix: "parscale-ranks-" });
-await Deno.writeTextFile(`${folder}/config.json`, JSON.stringify(CONFIG));
+await Deno.writeTextFile(`${folder}/config.json`, CONFIG);
 const row = (i: number) => ({
   tokens: Array.from({ length: 128 }, (_, t) => (i * 7919 + t * t * 31) % 8000),
 });

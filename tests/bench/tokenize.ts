@@ -15,6 +15,7 @@ import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { programLine } from "../cli/run.ts";
 import { AS_ROOT, type Mpi, MPIS } from "../long/mpi.ts";
 import { FIXTURE, qwenJson } from "../unit/tokenizer/testing.ts";
+import { scratchConfig } from "./random_model.ts";
 import { medianOf } from "../../core/base/statistics.ts";
 
 const flags = parseArgs(Deno.args, {
@@ -28,21 +29,14 @@ const FILES = 4;
 /** Letters of a document. */
 const DOCUMENT = 4000;
 
-const CONFIG = {
-  model_type: "qwen2",
-  architectures: ["Qwen2ForCausalLM"],
+const CONFIG = scratchConfig({
   vocab_size: 151936,
   hidden_size: 32,
   intermediate_size: 64,
   num_hidden_layers: 1,
   num_attention_heads: 2,
   num_key_value_heads: 1,
-  max_position_embeddings: 2048,
-  rms_norm_eps: 1e-6,
-  rope_theta: 1e6,
-  tie_word_embeddings: true,
-  torch_dtype: "float32",
-};
+});
 
 /** A way to run it; `threads` is of each process. */
 interface Kind {
@@ -81,7 +75,7 @@ async function writeCorpus(): Promise<number> {
   await Deno.mkdir(`${folder}/corpus`);
   const json = await qwenJson() ?? await Deno.readTextFile(`${FIXTURE}/tokenizer.json`);
   await Deno.writeTextFile(`${folder}/model/tokenizer.json`, json);
-  await Deno.writeTextFile(`${folder}/model/config.json`, JSON.stringify(CONFIG));
+  await Deno.writeTextFile(`${folder}/model/config.json`, CONFIG);
   const tokenizer = await openTokenizer(`${folder}/model`);
   let tokens = 0;
   for (let i = 0; i < FILES; i++) {

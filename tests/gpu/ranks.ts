@@ -4,6 +4,7 @@
  * Ranks are started with the variables that torchrun sets. Without a GPU one rank on the cpu device shows
  * that the command lines work; what several ranks do there is tested with mpirun.
  */
+import { scratchConfig } from "../bench/random_model.ts";
 import { programLine } from "../cli/run.ts";
 import { medianOf } from "../../core/base/statistics.ts";
 
@@ -72,13 +73,11 @@ async function train(folder: string, world: number, device: string): Promise<Ste
 export async function trainOverAll(gpus: number, device: "cuda" | "cpu"): Promise<Finding[]> {
   const folder = await Deno.makeTempDir({ prefix: "parscale-ranks-" });
   try {
-    const config = {
-      ...{ model_type: "qwen2", architectures: ["Qwen2ForCausalLM"], torch_dtype: "float32" },
+    const config = scratchConfig({
       ...(device === "cuda" ? LARGE : SMALL),
-      ...{ num_attention_heads: 8, num_key_value_heads: 2, max_position_embeddings: 2048 },
-      ...{ rms_norm_eps: 1e-6, rope_theta: 1e6, tie_word_embeddings: true },
-    };
-    await Deno.writeTextFile(`${folder}/config.json`, JSON.stringify(config));
+      ...{ num_attention_heads: 8, num_key_value_heads: 2 },
+    });
+    await Deno.writeTextFile(`${folder}/config.json`, config);
     const row = (i: number) => ({
       tokens: Array.from({ length: 128 }, (_, t) => (i * 7919 + t * t * 31) % 500),
     });
