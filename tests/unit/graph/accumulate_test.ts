@@ -1,35 +1,23 @@
 /** Outputs that are added up over runs. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { accumulateOutputs } from "../../../core/graph/accumulate.ts";
-import { Builder } from "../../../core/graph/builder.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
+import { prepareOn, programOf } from "../../device/programs.ts";
 
-const pair = { dtype: "f32" as const, shape: [2] };
-
-function squareAndCube() {
-  const g = new Builder("powers");
-  const x = g.input("x", pair);
-  const square = x.mul(x);
-  g.output("square", square);
-  g.output("cube", square.mul(x));
-  return g.build();
-}
+const squareAndCube = () =>
+  programOf("powers", { x: [2] }, ({ x }) => {
+    const square = x.mul(x);
+    return { square, cube: square.mul(x) };
+  });
 
 Deno.test("an accumulated output is a state tensor that grows with every run, others stay", async () => {
-  const device = new ReferenceDevice("f32");
   const program = accumulateOutputs(squareAndCube(), ["square"]);
   assertEquals([...program.outputs.keys()], ["cube"]);
-  const executable = await device.compile(program, new Map());
-  const [x, square, cube] = [pair, pair, pair].map((type) => device.allocate(type));
-  const bindings = new Map([["x", x!], ["square", square!], ["cube", cube!]]);
-  for (const values of [[1, 2], [3, 4]]) {
-    device.write(x!, values);
-    await executable.run(bindings);
-  }
-  assertEquals([...device.read(square!)], [10, 20]);
-  assertEquals([...device.read(cube!)], [27, 64]);
-  device.clear(square!);
-  assertEquals([...device.read(square!)], [0, 0]);
+  const run = await prepareOn(new ReferenceDevice("f32"), program);
+  await run({ x: [1, 2] });
+  const found = await run({ x: [3, 4] });
+  assertEquals([...found.get("square")!], [10, 20]);
+  assertEquals([...found.get("cube")!], [27, 64]);
 });
 
 Deno.test("a term is added right after the node that makes it, so that it need not be kept", () => {
@@ -43,7 +31,6 @@ Deno.test("what is no output, or is computed by no node, cannot be accumulated",
     TypeError,
     'cannot accumulate "root": no such output',
   );
-  const g = new Builder("copy");
-  g.output("y", g.input("x", pair));
-  assertThrows(() => accumulateOutputs(g.build(), ["y"]), TypeError, "no node computes it");
+  const copy = programOf("copy", { x: [2] }, ({ x }) => ({ y: x }));
+  assertThrows(() => accumulateOutputs(copy, ["y"]), TypeError, "no node computes it");
 });

@@ -16,8 +16,8 @@ import { softmax } from "../../../core/ops/softmax.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
 import { evaluate, type Operand } from "../../../core/runtime/reference/evaluate.ts";
+import { f32, runOn } from "../../device/programs.ts";
 
-const f32 = (...shape: number[]) => ({ dtype: "f32" as const, shape });
 const i32 = (...shape: number[]) => ({ dtype: "i32" as const, shape });
 
 Deno.test("shape mistakes are reported where they are made, with both shapes", () => {
@@ -158,17 +158,8 @@ Deno.test("property: a planned arena gives the same results as separate memory",
       new Float64Array(elementCount(shape)).map(() => random.normal()),
     ]));
     const expected = runApart(prepare(program, (op) => !op.decompose), inputs);
-    const device = new ReferenceDevice("f64");
-    const executable = await device.compile(program, new Map());
-    const tensors = new Map([...program.inputs, ...program.outputs].map(([name, type]) => [
-      name,
-      device.allocate(type),
-    ]));
-    for (const [name, data] of inputs) device.write(tensors.get(name)!, data);
-    await executable.run(tensors);
-    for (const [name, data] of expected) {
-      assertEquals(Array.from(device.read(tensors.get(name)!)), Array.from(data), `seed ${seed}`);
-    }
+    const found = await runOn(new ReferenceDevice("f64"), program, inputs);
+    for (const [name, data] of expected) assertEquals(found.get(name), data, `seed ${seed}`);
   }
 });
 

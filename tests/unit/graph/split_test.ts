@@ -9,8 +9,8 @@ import type { Value } from "../../../core/graph/value.ts";
 import { linear } from "../../../core/ops/linear.ts";
 import type { HostTensor } from "../../../core/runtime/device.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
+import { f32 } from "../../device/programs.ts";
 
-const f32 = (...shape: number[]) => ({ dtype: "f32" as const, shape });
 const isLinear = ({ op }: Node) => Number(op === linear.op as Node["op"]);
 
 /** Layers with a residual stream, a scale that all of them read, and a state each. */

@@ -1,40 +1,19 @@
 /** Model ops on the reference device against plain loops that are written here a second time. */
 import { assert, assertAlmostEquals } from "@std/assert";
 import { RandomStream } from "../../../core/base/random.ts";
-import { Builder } from "../../../core/graph/builder.ts";
-import { elementCount, type TensorType } from "../../../core/graph/types.ts";
-import type { Value } from "../../../core/graph/value.ts";
+import type { Program } from "../../../core/graph/program.ts";
+import { elementCount } from "../../../core/graph/types.ts";
 import { streamWeights } from "../../../core/ops/aggregate.ts";
 import { attention } from "../../../core/ops/attention.ts";
 import { rope, ropeTables } from "../../../core/ops/rope.ts";
 import { softmax } from "../../../core/ops/softmax.ts";
 import { tokenLogprobs } from "../../../core/ops/token_logprobs.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
+import { type Data, programOf, runOn } from "../../device/programs.ts";
 
-type Inputs = Readonly<
-  Record<string, readonly [shape: number[], values: readonly number[], "i32"?]>
->;
-
-/** The result of a program over these inputs. */
-async function compute(
-  inputs: Inputs,
-  build: (inputs: Readonly<Record<string, Value>>) => Value,
-): Promise<number[]> {
-  const device = new ReferenceDevice(), g = new Builder("test"), bindings = new Map();
-  const declared = Object.entries(inputs).map(([name, [shape, values, dtype]]) => {
-    const type: TensorType = { dtype: dtype ?? "f32", shape };
-    const tensor = device.allocate(type);
-    device.write(tensor, values);
-    bindings.set(name, tensor);
-    return [name, g.input(name, type)] as const;
-  });
-  const result = build(Object.fromEntries(declared));
-  g.output("result", result);
-  const output = device.allocate(result);
-  bindings.set("result", output);
-  const program = await device.compile(g.build(), new Map());
-  await program.run(bindings);
-  return [...device.read(output)];
+/** The result of a program. */
+async function resultOf(program: Program, data: Data): Promise<number[]> {
+  return [...(await runOn(new ReferenceDevice(), program, data)).get("result")!];
 }
 
 function assertClose(actual: readonly number[], expected: readonly number[]): void {
@@ -62,19 +41,17 @@ Deno.test("attention sees the slots from first to last of its own row, scaled by
     const weights = softmaxOf(slots.map(dot));
     return [0, 1].map((d) => slots.reduce((sum, s, i) => sum + weights[i]! * v[s * D + d]!, 0));
   });
-  const inputs: Inputs = {
-    q: [[1, T, 1, D], q],
-    keys: [[1, 1, T, D], k],
-    values: [[1, 1, T, D], v],
-    first: [[1, T], first, "i32"],
-    last: [[1, T], last, "i32"],
+  const rows = [1, T];
+  const shapes = {
+    ...{ q: [1, T, 1, D], keys: [1, 1, T, D], values: [1, 1, T, D] },
+    ...{ first: { i32: rows }, last: { i32: rows } },
   };
-  const actual = await compute(
-    inputs,
-    ({ q, keys, values, first, last }) =>
-      attention({ q: q!, keys: keys!, values: values!, visible: { first: first!, last: last! } }),
+  const program = programOf(
+    "attention",
+    shapes,
+    ({ first, last, ...x }) => attention({ ...x, visible: { first, last } }),
   );
-  assertClose(actual, expected);
+  assertClose(await resultOf(program, { q, keys: k, values: v, first, last }), expected);
 });
 
 Deno.test("rope turns element i towards i + D/2 by position times frequency, scaled", async () => {
@@ -86,33 +63,30 @@ Deno.test("rope turns element i towards i + D/2 by position times frequency, sca
     });
     return [turned[0]![0]!, turned[1]![0]!, turned[0]![1]!, turned[1]![1]!].map((y) => scale * y);
   }).flat();
-  const inputs: Inputs = { x: [[1, T, D], x], positions: [[1, T], [0, 1, 2], "i32"] };
-  const actual = await compute(
-    inputs,
-    ({ x, positions }) =>
-      rope({ x: x!, ...ropeTables(positions!, frequencies, scale) }, { heads: 1 }),
+  const shapes = { x: [1, T, D], positions: { i32: [1, T] } };
+  const program = programOf(
+    "rope",
+    shapes,
+    ({ x, positions }) => rope({ x, ...ropeTables(positions, frequencies, scale) }, { heads: 1 }),
   );
-  assertClose(actual, expected);
+  assertClose(await resultOf(program, { x, positions: [0, 1, 2] }), expected);
 });
 
 Deno.test("softmax and log-probabilities of large logits stay finite", async () => {
   const logits = [1000, 1001, 999, -1000, 0, 2];
   const rows = [logits.slice(0, 3), logits.slice(3)];
-  const x: Inputs = { x: [[2, 3], logits] };
-  assertClose(await compute(x, ({ x }) => softmax({ x: x! })), rows.flatMap(softmaxOf));
-  const actual = await compute(
-    { ...x, targets: [[2], [2, 1], "i32"] },
-    ({ x, targets }) => tokenLogprobs({ logits: x!, targets: targets! }),
-  );
+  const whole = programOf("softmax", { x: [2, 3] }, (x) => softmax(x));
+  assertClose(await resultOf(whole, { x: logits }), rows.flatMap(softmaxOf));
+  const shapes = { logits: [2, 3], targets: { i32: [2] } };
+  const chosen = programOf("logprobs", shapes, (x) => tokenLogprobs(x));
+  const actual = await resultOf(chosen, { logits, targets: [2, 1] });
   assertClose(actual, [softmaxOf(rows[0]!)[2]!, softmaxOf(rows[1]!)[1]!].map(Math.log));
 });
 
 Deno.test("aggregation weights are a softmax with a floor of ε/P, and sum to 1", async () => {
   const scores = [5, -5, 0, 1], smoothing = 0.1;
-  const actual = await compute(
-    { scores: [[1, 4], scores] },
-    ({ scores }) => streamWeights({ scores: scores! }, { smoothing }),
-  );
+  const program = programOf("weights", { scores: [1, 4] }, (x) => streamWeights(x, { smoothing }));
+  const actual = await resultOf(program, { scores });
   assertClose(actual, softmaxOf(scores).map((w) => w * 0.9 + 0.1 / 4));
   assertAlmostEquals(actual.reduce((sum, w) => sum + w, 0), 1, 1e-12);
 });
