@@ -8,6 +8,7 @@
  * added, since a checksum of data that holds checksums is a weak one.
  */
 import { EnvironmentError } from "../base/errors.ts";
+import { Message } from "../base/protobuf.ts";
 import { writeAllSync } from "../base/write_all.ts";
 
 /** Source of the time. */
@@ -28,22 +29,27 @@ export class EventWriter implements Disposable {
     this.#now = now;
     [this.path, this.#file] = createFile(folder, Math.floor(now() / 1000));
     // Readers take a file without this first record for one of an older layout.
-    this.#write(text(FILE_VERSION, "brain.Event:2"));
+    this.#write(this.#event().bytes(FILE_VERSION, "brain.Event:2"));
   }
 
   /** Adds a value; any float is allowed, and TensorBoard marks those that are not finite. */
   scalar(tag: string, step: number, value: number): void {
-    const summary = message(SUMMARY_VALUE, [...text(TAG, tag), ...float(SIMPLE_VALUE, value)]);
-    this.#write([...integer(STEP, step), ...message(SUMMARY, summary)]);
+    if (!(Number.isSafeInteger(step) && step >= 0)) throw new RangeError(`no step ${step}`);
+    const pair = new Message().bytes(TAG, tag).float(SIMPLE_VALUE, value);
+    const summary = new Message().bytes(SUMMARY_VALUE, pair);
+    this.#write(this.#event().integer(STEP, step).bytes(SUMMARY, summary));
   }
 
   [Symbol.dispose](): void {
     this.#file.close();
   }
 
-  #write(event: readonly number[]): void {
-    const bytes = record(Uint8Array.from([...double(WALL_TIME, this.#now() / 1000), ...event]));
-    writeAllSync(this.#file, bytes);
+  #event(): Message {
+    return new Message().double(WALL_TIME, this.#now() / 1000);
+  }
+
+  #write(event: Message): void {
+    writeAllSync(this.#file, record(event.finish()));
   }
 }
 
@@ -68,42 +74,6 @@ function createFile(folder: string, seconds: number): [path: string, file: Deno.
 const WALL_TIME = 1, STEP = 2, FILE_VERSION = 3, SUMMARY = 5;
 const SUMMARY_VALUE = 1;
 const TAG = 1, SIMPLE_VALUE = 2;
-
-// How a protocol buffer's field is stored: the lower three bits of its key.
-const VARINT = 0, FIXED_64 = 1, BYTES = 2, FIXED_32 = 5;
-
-/** Seven bits a byte, lowest first; up to 2⁵³, hence no shifts. */
-function varint(value: number): number[] {
-  const bytes: number[] = [];
-  for (; value > 127; value = Math.floor(value / 128)) bytes.push(value % 128 + 128);
-  return [...bytes, value];
-}
-
-function integer(field: number, value: number): number[] {
-  if (!(Number.isSafeInteger(value) && value >= 0)) throw new RangeError(`no step ${value}`);
-  return [...varint(field << 3 | VARINT), ...varint(value)];
-}
-
-function double(field: number, value: number): number[] {
-  const bytes = new Uint8Array(8);
-  new DataView(bytes.buffer).setFloat64(0, value, true);
-  return [...varint(field << 3 | FIXED_64), ...bytes];
-}
-
-function float(field: number, value: number): number[] {
-  const bytes = new Uint8Array(4);
-  new DataView(bytes.buffer).setFloat32(0, value, true);
-  return [...varint(field << 3 | FIXED_32), ...bytes];
-}
-
-/** A nested message, or any bytes. */
-function message(field: number, content: ArrayLike<number> & Iterable<number>): number[] {
-  return [...varint(field << 3 | BYTES), ...varint(content.length), ...content];
-}
-
-function text(field: number, content: string): number[] {
-  return message(field, new TextEncoder().encode(content));
-}
 
 /** TFRecord: length (64 bits), its checksum, data, its checksum. */
 function record(data: Uint8Array): Uint8Array {

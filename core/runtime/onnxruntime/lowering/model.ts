@@ -6,8 +6,8 @@
  */
 import { basename } from "node:path";
 import { ONNX_TYPE, type OnnxType } from "../element_types.ts";
+import { Message } from "../../../base/protobuf.ts";
 import { onnxRuntimePath } from "../capi/library.ts";
-import { Message } from "./protobuf.ts";
 
 const IR_VERSION = 10;
 

@@ -1,8 +1,4 @@
-/**
- * Writes protocol buffers: the wire format only, no schema.
- *
- * A message is a list of fields; `ONNX`'s field numbers live in `model.ts`, the only user.
- */
+/** Writes protocol buffers: the wire format only, no schema. A message is a list of fields. */
 const encoder = new TextEncoder();
 
 /** Collects the fields of one message. */
@@ -14,6 +10,13 @@ export class Message {
   integer(field: number, value: number | bigint): this {
     this.#varint(field << 3);
     this.#varint(value);
+    return this;
+  }
+
+  /** A 64-bit float. */
+  double(field: number, value: number): this {
+    this.#varint(field << 3 | 1);
+    this.#append(new Uint8Array(new Float64Array([value]).buffer));
     return this;
   }
 
