@@ -2,7 +2,7 @@
  * The derivative of every primitive: from the gradient of its output, those of its inputs.
  *
  * In the equations y is the output, ȳ its gradient, and x̄ the gradient of an input x. A primitive
- * without an entry passes nothing on, since its result is a whole number, a constant or a choice. A
+ * without one passes nothing on, since its result is a whole number, a constant or a choice. A
  * broadcast input gets the sum over all the places it was broadcast to.
  */
 import type { AttributesOf, PrimitiveName } from "./primitives.ts";
@@ -89,7 +89,8 @@ const concat: DerivativeOf<"concat"> = (dy, inputs, { axis }) => {
   });
 };
 
-const PRIMITIVES = {
+/** The compiler checks that no primitive is missing; through some no gradient passes. */
+const PRIMITIVES: { readonly [N in PrimitiveName]: DerivativeOf<N> | undefined } = {
   add: binary((dy) => [dy, dy]),
   sub: binary((dy) => [dy, dy.mul(-1)]),
   mul: binary((dy, a, b) => [dy.mul(b), dy.mul(a)]),
@@ -121,18 +122,14 @@ const PRIMITIVES = {
   take_last: (dy, [x, indices]) => [zerosLike(x).addLast(indices, dy), undefined],
   scatter_add: (dy, [, indices], { axis }) => [dy, undefined, dy.gather(indices, axis)],
   add_last: (dy, [, indices]) => [dy, undefined, dy.takeLast(indices)],
-} satisfies { readonly [N in PrimitiveName]?: DerivativeOf<N> };
+  less_equal: undefined, // a choice
+  argmax: undefined, // a whole number
+  cast: undefined, // from or to whole numbers
+  constant: undefined,
+  iota: undefined,
+  assign: undefined, // state is written, not computed with
+  write_slots: undefined,
+};
 
 /** Derivatives by the name of the primitive. */
-export const DERIVATIVES: RulesByName<Derivative> = PRIMITIVES;
-
-/** Primitives through which no gradient passes. */
-export const WITHOUT_DERIVATIVE: ReadonlySet<string> = new Set([
-  "less_equal", // a choice
-  "argmax", // a whole number
-  "cast", // from or to whole numbers
-  "constant",
-  "iota",
-  "assign", // state is written, not computed with
-  "write_slots",
-]);
+export const DERIVATIVES: Partial<RulesByName<Derivative>> = PRIMITIVES;
