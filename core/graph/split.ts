@@ -6,8 +6,8 @@
  * input of the same name. Where to cut depends on nodes and weights, never on sizes, so that programs
  * which differ in sizes alone have parts that do too.
  */
-import { Builder } from "./builder.ts";
 import type { Node, Program } from "./program.ts";
+import { rebuild } from "./rewrite.ts";
 import type { Value } from "./value.ts";
 
 /** Options of a split. */
@@ -32,20 +32,14 @@ export function splitProgram(program: Program, options: SplitOptions): Program[]
   if (cuts.length === 0) return [program];
   const { nodes } = program;
   const partOf = new Map<Value, number>();
+  const passed = new Set<Value>();
   const bounds = [...cuts, nodes.length];
   nodes.forEach((node, place) => {
     const part = bounds.findIndex((end) => place < end);
+    for (const value of node.inputs) if ((partOf.get(value) ?? part) < part) passed.add(value);
     for (const value of node.outputs) partOf.set(value, part);
   });
-  const passing = new Map<Value, string>();
-  nodes.forEach((node, place) => {
-    const part = bounds.findIndex((end) => place < end);
-    for (const value of node.inputs) {
-      if ((partOf.get(value) ?? part) < part && !passing.has(value)) {
-        passing.set(value, `${PASSING}${passing.size}`);
-      }
-    }
-  });
+  const passing = new Map([...passed].map((value, i) => [`${PASSING}${i}`, value]));
   return bounds.map((end, part) => {
     const own = nodes.slice(bounds[part - 1] ?? 0, end);
     return buildPart(program, own, passing, (value) => partOf.get(value) === part);
@@ -56,30 +50,27 @@ export function splitProgram(program: Program, options: SplitOptions): Program[]
 function buildPart(
   program: Program,
   nodes: readonly Node[],
-  passing: ReadonlyMap<Value, string>,
+  passing: ReadonlyMap<string, Value>,
   isMade: (value: Value) => boolean,
 ): Program {
-  const g = new Builder(program.name);
-  const names = new Map<Value, Value>();
   const read = new Set(nodes.flatMap(({ inputs }) => inputs));
-  const given = (
-    kind: ReadonlyMap<string, Value>,
-    declare: (name: string, value: Value) => Value,
-  ) => kind.forEach((value, name) => read.has(value) && names.set(value, declare(name, value)));
-  given(program.inputs, (name, value) => g.input(name, value));
-  given(program.parameters, (name, value) => g.parameter(name, value));
-  given(program.state, (name, value) => g.state(name, value));
-  for (const [value, name] of passing) {
-    if (read.has(value) && !isMade(value)) names.set(value, g.input(name, value));
-  }
-  for (const { op, inputs, attributes, outputs } of nodes) {
-    const made = g.apply(op, inputs.map((value) => names.get(value)!), attributes);
-    outputs.forEach((value, i) => names.set(value, made[i]!));
-  }
-  for (const [name, value] of program.updates) if (isMade(value)) g.update(name, names.get(value)!);
-  for (const [name, value] of program.outputs) if (isMade(value)) g.output(name, names.get(value)!);
-  for (const [value, name] of passing) if (isMade(value)) g.output(name, names.get(value)!);
-  return g.build();
+  const isRead = (value: Value) => read.has(value);
+  const only = (values: ReadonlyMap<string, Value>, isKept: (value: Value) => boolean) =>
+    [...values].filter(([, value]) => isKept(value));
+  const part = {
+    name: program.name,
+    inputs: new Map([
+      ...only(program.inputs, isRead),
+      ...only(passing, (value) => isRead(value) && !isMade(value)),
+    ]),
+    parameters: new Map(only(program.parameters, isRead)),
+    state: new Map(only(program.state, isRead)),
+    updates: new Map(only(program.updates, isMade)),
+    outputs: new Map([...only(program.outputs, isMade), ...only(passing, isMade)]),
+    nodes,
+  };
+  // With numbers of its own, which nothing in the other parts changes.
+  return rebuild(part, (g, { op, attributes }, inputs) => g.apply(op, inputs, attributes));
 }
 
 /** Places of the nodes that begin a part, without the first. */
