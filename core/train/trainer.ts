@@ -66,12 +66,7 @@ export interface StepSums {
 }
 
 /** The programs of a training step; building them needs no device. */
-export function buildPrograms(
-  options: Pick<
-    TrainerOptions,
-    "config" | "sizes" | "trained" | "accumulates" | "recompute" | "substitute"
-  >,
-): { loss: Program; gradients: Program } {
+export function buildPrograms(options: TrainerOptions): { loss: Program; gradients: Program } {
   const loss = buildLoss(options.config, options.sizes, options.substitute);
   const by = options.trained.map(({ name }) => name);
   const gradients = differentiate(loss, { of: "loss", by, recompute: options.recompute });
