@@ -52,7 +52,7 @@ export interface Update {
 }
 
 /** Scalars that change from step to step; see `adamw`. */
-const SCALARS = ["scale", "decay", "step_size", "correction"];
+const SCALARS = ["scale", "decay", "stepSize", "correction"] as const;
 
 const scalar: TensorType = { dtype: "f32", shape: [] };
 const vector = (count: number): TensorType => ({ dtype: "f32", shape: [count] });
@@ -68,12 +68,8 @@ export function largestRun(device: Device, counts: readonly number[]): number[] 
  */
 export function buildUpdate(counts: readonly number[], constants: AdamWConstants): Program {
   const g = new Builder("adamw");
-  const scalars = {
-    scale: g.input("scale", scalar),
-    decay: g.input("decay", scalar),
-    stepSize: g.input("step_size", scalar),
-    correction: g.input("correction", scalar),
-  };
+  const inputs = SCALARS.map((name) => [name, g.input(name, scalar)]);
+  const scalars: Record<typeof SCALARS[number], Value> = Object.fromEntries(inputs);
   counts.forEach((count, i) => {
     const state = (name: string) => g.state(`${name}.${i}`, vector(count));
     const [parameter, m, v] = [state("values"), state("m"), state("v")];
@@ -180,7 +176,7 @@ export class Optimizer {
     for (const [group, jobs] of this.updates) {
       const rate = rates[group.rate];
       this.#write("decay", group.decayed ? 1 - rate * weightDecay : 1);
-      this.#write("step_size", rate / (1 - beta1 ** step));
+      this.#write("stepSize", rate / (1 - beta1 ** step));
       await runJobs(jobs);
     }
     return { gradNorm, clipScale };
@@ -192,7 +188,7 @@ export class Optimizer {
     return await this.collective.sumOfSlices(squares.reduce((sum, square) => sum + square, 0));
   }
 
-  #write(name: string, value: number): void {
+  #write(name: typeof SCALARS[number], value: number): void {
     this.device.write(this.scalars.get(name)!, [value]);
   }
 }
