@@ -32,70 +32,55 @@ export interface SessionSource {
 
 /** A session and what it needs to stay alive. */
 export class Session {
-  readonly handle: Handle;
-  readonly #api: OnnxApi;
-  readonly #weights: Initializers;
-  readonly #options: Handle;
-
-  private constructor(api: OnnxApi, handle: Handle, options: Handle, weights: Initializers) {
-    [this.#api, this.handle, this.#options, this.#weights] = [api, handle, options, weights];
-    weights.loaded();
-  }
+  private constructor(readonly handle: Handle, private readonly owned: DisposableStack) {}
 
   /** Loads a lowered program with its weights. */
   static open(api: OnnxApi, source: SessionSource): Session {
-    const options = optionsOf(api, source);
-    const { lowered, weights } = source;
-    try {
-      return new Session(api, api.session(lowered.bytes, options), options, weights);
-    } catch (error) {
-      throw abandoned(api, options, weights, error);
-    }
+    using owned = new DisposableStack();
+    const options = optionsOf(api, source, owned);
+    return Session.#loaded(api, api.session(source.lowered.bytes, options), source, owned);
   }
 
   /** The same, packing weights on another thread; giving them is not put off. */
   static async openLater(api: OnnxApi, source: SessionSource): Promise<Session> {
-    const options = optionsOf(api, source);
-    const { lowered, weights } = source;
-    try {
-      const handle = await api.sessionLater(lowered.bytes, options);
-      return new Session(api, handle, options, weights);
-    } catch (error) {
-      throw abandoned(api, options, weights, error);
-    }
+    using owned = new DisposableStack();
+    const options = optionsOf(api, source, owned);
+    const handle = await api.sessionLater(source.lowered.bytes, options);
+    return Session.#loaded(api, handle, source, owned);
+  }
+
+  static #loaded(
+    api: OnnxApi,
+    handle: Handle,
+    { weights }: SessionSource,
+    owned: DisposableStack,
+  ): Session {
+    owned.defer(() => api.release("Session", handle));
+    weights.loaded();
+    return new Session(handle, owned.move());
   }
 
   /** Frees the session and its weights. */
   close(): void {
-    this.#api.release("Session", this.handle);
-    this.#api.release("SessionOptions", this.#options);
-    this.#weights.close();
+    this.owned.dispose();
   }
 }
 
-function optionsOf(api: OnnxApi, source: SessionSource): Handle {
+/** Makes the options of a session and gives it its weights; `owned` frees both. */
+function optionsOf(api: OnnxApi, source: SessionSource, owned: DisposableStack): Handle {
   const { lowered, weights, folder = dirname(onnxRuntimePath()), configure } = source;
   const options = api.sessionOptions();
-  try {
-    api.configure(options, "session.model_external_initializers_file_folder_path", folder);
-    // Our own rewriting shares equal nodes; the library's would undo what is recomputed.
-    const unwanted = "CommonSubexpressionElimination";
-    api.configure(options, "optimization.disable_specified_optimizers", unwanted);
-    configure(options);
-    for (const [name, use] of lowered.weights) {
-      api.addInitializer(options, name, weights.tensor(use));
-    }
-    return options;
-  } catch (error) {
-    throw abandoned(api, options, weights, error);
+  owned.defer(() => weights.close());
+  owned.defer(() => api.release("SessionOptions", options));
+  api.configure(options, "session.model_external_initializers_file_folder_path", folder);
+  // Our own rewriting shares equal nodes; the library's would undo what is recomputed.
+  const unwanted = "CommonSubexpressionElimination";
+  api.configure(options, "optimization.disable_specified_optimizers", unwanted);
+  configure(options);
+  for (const [name, use] of lowered.weights) {
+    api.addInitializer(options, name, weights.tensor(use));
   }
-}
-
-/** Frees what a session that was not made would have kept, and returns why. */
-function abandoned(api: OnnxApi, options: Handle, weights: Initializers, error: unknown): unknown {
-  api.release("SessionOptions", options);
-  weights.close();
-  return error;
+  return options;
 }
 
 /** Bytes of one weight in the form a program uses. */
