@@ -80,23 +80,13 @@ export function meanCost(costs: readonly CostTotals[]): CostTotals {
   return { memoryBytes: mean("memoryBytes"), latencyS: mean("latencyS") };
 }
 
-/** Parameters by group. */
-interface ShapeCounts {
-  readonly backbone: number;
-  readonly prefix: number;
-  readonly aggregator: number;
-  readonly embedding: number;
-  readonly nonEmbedding: number;
-  readonly total: number;
-}
-
 /** T as it counts: a single stream has no prefix. */
 export function prefixRows({ streams, prefixTokens }: Workload): number {
   return streams > 1 ? prefixTokens : 0;
 }
 
-/** Counts parameters as the paper's table does. */
-export function countShape(shape: CostShape, P: number, prefixTokens: number): ShapeCounts {
+/** Counts parameters by group, as the paper's table does. */
+export function countShape(shape: CostShape, P: number, prefixTokens: number) {
   const { h, f, L, q, v, d, V } = lettersOf(shape);
   const inputs = (q + 2 * v) * d;
   const layer = h * inputs + q * d * h + 3 * h * f + 2 * h +
