@@ -115,14 +115,13 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
   const code = base.directory === undefined ? [] : await codeFiles(base.directory);
   const json = configToJson(config, base.configJson, { localCode: code.length > 0 });
   return {
+    ...base,
     config,
     configJson: {
       ...json,
       ...ropeToJson(config),
       max_position_embeddings: config.maxPositionEmbeddings,
     },
-    directory: base.directory,
-    checkpoint: base.checkpoint,
     trained,
     substitute: R > 0 ? reparameterized(config, R) : undefined,
     initial,
@@ -133,12 +132,8 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
   };
 }
 
-interface Base {
-  readonly config: ModelConfig;
-  readonly configJson: JsonObject;
-  readonly directory: string | undefined;
-  readonly checkpoint: Checkpoint | undefined;
-}
+/** The model before any choice. */
+type Base = Pick<ModelSource, "config" | "configJson" | "directory" | "checkpoint">;
 
 async function openBase({ model, adapter, configFrom, tokenizer }: ModelChoices): Promise<Base> {
   if ((model === undefined) === (configFrom === undefined)) {
