@@ -11,19 +11,21 @@
  * llama.cpp is `llama-completion` of `llama_native.sh`. Peak memory includes mapped pages of files. Files are made
  * once, in the system's temporary folder.
  */
+import { existsSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";
 import { GGUF_TYPES, randomGguf } from "./gguf.ts";
-import { isThere, qwen05b, randomFolder } from "./random_model.ts";
+import { lastingFile, qwen05b, randomFolder } from "./random_model.ts";
 import { medianOf } from "../../core/base/statistics.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const TEMPORARY = Deno.env.get("TMPDIR") ?? "/tmp";
 const DENO = ["run", "-A", "--node-modules-dir=manual"];
 const SHAPE = "qwen2.5-0.5b";
 const HERE = ROOT.replace(/\/$/, "");
 /** The program's cache, emptied before every first start. */
-const CACHE = `${TEMPORARY}/parscale-bench-cache`;
+const CACHE = lastingFile("cache");
+/** The prompt of every start. */
+const PROMPT = lastingFile("cold.jsonl");
 
 const flags = parseArgs(Deno.args, {
   string: ["rounds", "quantize", "against", "llama", "max-tokens"],
@@ -44,16 +46,16 @@ interface Start {
 
 /** A checkpoint folder whose weights are links to the random ones. */
 function modelFolder(): string {
-  const folder = `${TEMPORARY}/parscale-bench-cold`;
+  const folder = lastingFile("cold");
   randomFolder(qwen05b(1), SHAPE, folder);
-  Deno.writeTextFileSync(`${folder}.jsonl`, '{"tokens":[5,6,7,8,9]}\n');
+  Deno.writeTextFileSync(PROMPT, '{"tokens":[5,6,7,8,9]}\n');
   return folder;
 }
 
 /** The folder in 8 or 4 bits; tells what writing it took. */
 async function quantizedFolder(model: string, kind: string): Promise<string> {
   const out = `${model}-${kind}`;
-  if (isThere(`${out}/config.json`)) return out;
+  if (existsSync(`${out}/config.json`)) return out;
   const args = ["convert", "--model", model, "--quantize", kind, "--out", out, "--json"];
   const { seconds, peakBytes } = await timed([...DENO, `${ROOT}mod.ts`, ...args]);
   console.log(`convert --quantize ${kind}: ${seconds.toFixed(1)} s, ${megabytes(peakBytes)}`);
@@ -106,7 +108,7 @@ function ours(tree: string, model: string, quantize: string, more: readonly stri
       ...DENO,
       `${tree}/mod.ts`,
       ...["generate", "--model", model, "--quantize", quantize, "--jsonl", ...more],
-      ...["--max-tokens", flags["max-tokens"], `${TEMPORARY}/parscale-bench-cold.jsonl`],
+      ...["--max-tokens", flags["max-tokens"], PROMPT],
     ], { env });
 }
 
@@ -114,21 +116,13 @@ function ours(tree: string, model: string, quantize: string, more: readonly stri
 function cachedRows(label: string, model: string, kind: string): Row[] {
   const start = ours(HERE, model, kind);
   const first = () => {
-    clearCache();
+    rmSync(CACHE, { recursive: true, force: true });
     return start();
   };
   return [
     { name: `${label} first start`, group: kind, start: first },
     { name: `${label} second start`, group: kind, start },
   ];
-}
-
-function clearCache(): void {
-  try {
-    Deno.removeSync(CACHE, { recursive: true });
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
 }
 
 function llama(kind: string, folder: string): Row {

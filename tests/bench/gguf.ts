@@ -3,12 +3,13 @@
  *
  * The vocabulary is made up: 256 bytes and numbered tokens. Only what llama.cpp insists on is written.
  */
+import { existsSync } from "node:fs";
 import { CODE_OF_BYTE } from "../../core/tokenizer/byte_alphabet.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import { elementCount } from "../../core/graph/types.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
 import { type Entry, ggufParts, type GgufTensor } from "../gguf_model.ts";
-import { isThere, SHAPES } from "./random_model.ts";
+import { lastingFile, SHAPES } from "./random_model.ts";
 
 /** Storage of matrices, as llama.cpp names it. */
 export type GgufType = "F32" | "Q8_0" | "Q4_0";
@@ -98,8 +99,8 @@ function randomElements(type: GgufType, count: number): Uint8Array {
 
 /** A file of a shape in the system's temporary folder, written once. */
 export function randomGguf(shape: keyof typeof SHAPES, type: GgufType): string {
-  const path = `${Deno.env.get("TMPDIR") ?? "/tmp"}/parscale-bench-${shape}-${type}.gguf`;
-  if (isThere(path)) return path;
+  const path = lastingFile(`${shape}-${type}.gguf`);
+  if (existsSync(path)) return path;
   const config = SHAPES[shape](1);
   const content = { metadata: metadataOf(config), tensors: tensorsOf(config, type) };
   using file = Deno.openSync(path, { write: true, create: true, truncate: true });

@@ -4,6 +4,7 @@
  * The backbone is written once per shape into the system's temporary folder and mapped from there, as
  * a real checkpoint would be; introduced tensors are made in memory. Values are small and finite.
  */
+import { existsSync, statSync } from "node:fs";
 import { writeAllSync } from "../../core/base/write_all.ts";
 import { encodeHeader } from "../../core/checkpoint/safetensors.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
@@ -60,9 +61,13 @@ export function smollm2(streams: number): ModelConfig {
 /** Shapes by name. */
 export const SHAPES = { "qwen2.5-0.5b": qwen05b, "smollm2-135m": smollm2 } as const;
 
+/** A file in the system's temporary folder that later runs find again. */
+export const lastingFile = (name: string) =>
+  `${Deno.env.get("TMPDIR") ?? "/tmp"}/parscale-bench-${name}`;
+
 /** Random weights for a config; the file is `<temporary folder>/parscale-bench-<name>.safetensors`. */
 export function randomWeights(config: ModelConfig, name: string): Weights {
-  const path = `${Deno.env.get("TMPDIR") ?? "/tmp"}/parscale-bench-${name}.safetensors`;
+  const path = lastingFile(`${name}.safetensors`);
   const specs = parameterSpecs(config);
   const backbone = specs.filter((spec) => !spec.introduced).map((spec) => ({
     ...spec,
@@ -71,7 +76,7 @@ export function randomWeights(config: ModelConfig, name: string): Weights {
   }));
   const header = encodeHeader(backbone);
   const total = backbone.reduce((sum, spec) => sum + spec.byteLength, header.length);
-  if (fileSize(path) !== total) writeRandom(path, header, total);
+  if (statSync(path, { throwIfNoEntry: false })?.size !== total) writeRandom(path, header, total);
 
   const weights = new Map<string, FileTensor | HostTensor>();
   let offset = header.length;
@@ -84,14 +89,6 @@ export function randomWeights(config: ModelConfig, name: string): Weights {
     weights.set(name, { dtype: "f32", shape, data });
   }
   return weights;
-}
-
-function fileSize(path: string): number {
-  try {
-    return Deno.statSync(path).size;
-  } catch {
-    return -1;
-  }
 }
 
 function writeRandom(path: string, header: Uint8Array, total: number): void {
@@ -120,12 +117,7 @@ export function randomFolder(config: ModelConfig, name: string, folder: string):
   randomWeights(config, name);
   Deno.mkdirSync(folder, { recursive: true });
   const link = `${folder}/model.safetensors`;
-  if (!isThere(link)) {
-    Deno.symlinkSync(
-      `${Deno.env.get("TMPDIR") ?? "/tmp"}/parscale-bench-${name}.safetensors`,
-      link,
-    );
-  }
+  if (!existsSync(link)) Deno.symlinkSync(lastingFile(`${name}.safetensors`), link);
   const json = {
     model_type: config.family,
     vocab_size: config.vocabSize,
@@ -155,13 +147,4 @@ export function scratchConfig(sizes: Readonly<Record<string, number>>): string {
     torch_dtype: "float32",
   };
   return JSON.stringify({ ...common, ...sizes });
-}
-
-/** Returns whether there is a file of this name. */
-export function isThere(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch {
-    return false;
-  }
 }

@@ -20,6 +20,8 @@ import type { TrainingBatch } from "../../core/train/trainer.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import { countParameters, parameterSpecs } from "../../core/model/parameters.ts";
 import { elementCount } from "../../core/graph/types.ts";
+import { lines } from "../../core/eval/sandbox/protocol.ts";
+import { medianOf } from "../../core/base/statistics.ts";
 import { qwen05b } from "./random_model.ts";
 
 const flags = parseArgs(Deno.args, {
@@ -150,7 +152,6 @@ for _ in sys.stdin:
     ended = time.perf_counter()
     print(json.dumps({"step": 1e3 * (ended - started), "optimizer": 1e3 * (ended - middle)}), flush=True)
 `;
-import { medianOf } from "../../core/base/statistics.ts";
 
 /** PyTorch in a process of its own; `impl` is how it computes attention. */
 function torch(mode: Mode, impl: "sdpa" | "eager"): Engine & { close(): void } {
@@ -176,25 +177,16 @@ function torch(mode: Mode, impl: "sdpa" | "eager"): Engine & { close(): void } {
     stdout: "piped",
   }).spawn();
   const input = process.stdin.getWriter();
-  const lines = readLines(process.stdout);
+  const answers = lines(process.stdout);
   return {
     name: `torch ${impl}`,
     mode,
     async step() {
       await input.write(new TextEncoder().encode("go\n"));
-      return JSON.parse((await lines.next()).value!);
+      return JSON.parse((await answers.next()).value!);
     },
     close: () => process.kill(),
   };
-}
-
-async function* readLines(stream: ReadableStream<Uint8Array<ArrayBuffer>>) {
-  let rest = "";
-  for await (const text of stream.pipeThrough(new TextDecoderStream())) {
-    const lines = (rest + text).split("\n");
-    rest = lines.pop()!;
-    yield* lines;
-  }
 }
 
 async function compareSpeed(): Promise<void> {
