@@ -15,6 +15,7 @@ import { existsSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";
 import { GGUF_TYPES, randomGguf } from "./gguf.ts";
+import { watchPeak } from "../resident.ts";
 import { lastingFile, qwen05b, randomFolder } from "./random_model.ts";
 import { medianOf } from "../../core/base/statistics.ts";
 
@@ -80,21 +81,11 @@ async function timed(
     stdout: "piped",
     stderr: "null",
   }).spawn();
-  let peakBytes = 0;
-  const look = () => {
-    try {
-      const status = Deno.readTextFileSync(`/proc/${child.pid}/status`);
-      peakBytes = Math.max(peakBytes, Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) * 1024);
-    } catch {
-      // It has ended.
-    }
-  };
-  const timer = setInterval(look, 20);
+  const peak = watchPeak(child.pid);
   const reader = child.stdout.getReader();
   const { value } = await reader.read();
   const seconds = (performance.now() - started) / 1000;
-  look();
-  clearInterval(timer);
+  const peakBytes = peak();
   while (!(await reader.read()).done);
   if (!(await child.status).success || !value) throw new Error(`${args.join(" ")} failed`);
   return { seconds, peakBytes };

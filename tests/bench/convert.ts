@@ -6,6 +6,7 @@
  * disk. Prints medians, their ratio and the conversion's peak memory; removes all it made. Linux only.
  */
 import { ENTRY, environment } from "../cli/run.ts";
+import { watchPeak } from "../resident.ts";
 import { qwen05b, randomFolder } from "./random_model.ts";
 import { medianOf } from "../../core/base/statistics.ts";
 
@@ -37,21 +38,11 @@ async function run(program: string, args: readonly string[]): Promise<Run> {
     clearEnv: true,
     stdout: "null",
   }).spawn();
-  let memory = 0;
-  const watch = setInterval(() => memory = Math.max(memory, peakMemory(child.pid)), 20);
+  const peak = watchPeak(child.pid);
   const { success } = await child.status;
-  clearInterval(watch);
+  const memory = peak();
   if (!success) throw new Error(`${program} ${args.join(" ")} failed`);
   return { seconds: (performance.now() - begin) / 1000, memory };
-}
-
-function peakMemory(pid: number): number {
-  try {
-    const status = Deno.readTextFileSync(`/proc/${pid}/status`);
-    return Number(/^VmHWM:\s*(\d+) kB/m.exec(status)?.[1] ?? 0) * 1024;
-  } catch {
-    return 0; // has just ended
-  }
 }
 
 async function compare(folder: string): Promise<void> {

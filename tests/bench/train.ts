@@ -22,6 +22,7 @@ import { countParameters, parameterSpecs } from "../../core/model/parameters.ts"
 import { elementCount } from "../../core/graph/types.ts";
 import { lines } from "../../core/eval/sandbox/protocol.ts";
 import { medianOf } from "../../core/base/statistics.ts";
+import { residentOf } from "../resident.ts";
 import { qwen05b } from "./random_model.ts";
 
 const flags = parseArgs(Deno.args, {
@@ -218,13 +219,6 @@ async function compareSpeed(): Promise<void> {
   });
 }
 
-/** Resident bytes of this process: now, and the most so far. */
-function resident(): { now: number; peak: number } {
-  const status = Deno.readTextFileSync("/proc/self/status");
-  const field = (name: string) => Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)![1]) * 1024;
-  return { now: field("VmRSS"), peak: field("VmHWM") };
-}
-
 /** Plans and trains two steps; prints both figures as JSON. */
 async function measureMemory(kind: string): Promise<void> {
   const [mode, ...more] = kind.split("+") as [Mode, ...string[]];
@@ -234,12 +228,12 @@ async function measureMemory(kind: string): Promise<void> {
   const batch = batchOf(LARGE);
   const plan = planTraining(device, options);
   const trainer = await Trainer.create(device, options);
-  const created = resident().now;
+  const created = residentOf("self").now;
   for (let step = 1; step <= 2; step++) {
     for (let i = 0; i < (accumulates ? 3 : 1); i++) await trainer.accumulate(batch);
     await trainer.update(step, RATES);
   }
-  const peak = resident().peak - largestBytes(LARGE);
+  const peak = residentOf("self").peak - largestBytes(LARGE);
   console.log(JSON.stringify({ plan, created, peak }));
 }
 

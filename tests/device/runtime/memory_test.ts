@@ -17,12 +17,8 @@ const IMPORTS = Object.entries({
   parameterSpecs: "core/model/parameters.ts",
   linear: "core/ops/linear.ts",
   CpuDevice: "core/runtime/onnxruntime/cpu.ts",
+  residentOf: "tests/resident.ts",
 }).map(([name, path]) => `import { ${name} } from ${moduleAt(path)};`).join("\n");
-
-/** Code of a child that reads its resident memory, and the most of it so far. */
-const STATUS = `
-  const status = () => Deno.readTextFileSync("/proc/self/status");
-  const bytes = (name) => Number(new RegExp(name + ":\\\\s+(\\\\d+)").exec(status())[1]) * 1024;`;
 
 /**
  * Opens a model and a matrix of 64 MiB (as f32) on a device and closes it, twelve times; prints how
@@ -36,13 +32,12 @@ const ROUNDS = `${IMPORTS}
   const x = g.input("x", { dtype: "f32", shape: [1, 4096] });
   g.output("y", linear({ x, weight: g.parameter("big", { dtype: "f32", shape: big.shape }) }));
   const program = g.build();
-  ${STATUS}
   const maps = () => Deno.readTextFileSync("/proc/self/maps").split("\\n");
   const mapped = () => maps().filter((line) => line.endsWith(path)).length;
   const open = new Set(), closed = new Set();
   let before;
   for (let round = 0; round < 12; round++) {
-    if (round === 2) before = bytes("VmRSS");
+    if (round === 2) before = residentOf("self").now;
     const device = new CpuDevice({ threads: 1 });
     const engine = new Engine(device, config, tensors);
     await engine.forward(engine.createCache(1, 2), { ids: [[1, 2]], start: [0], select: [1] });
@@ -51,7 +46,7 @@ const ROUNDS = `${IMPORTS}
     device.close();
     closed.add(mapped());
   }
-  const grown = bytes("VmRSS") - before;
+  const grown = residentOf("self").now - before;
   console.log(JSON.stringify({ open: [...open], closed: [...closed], grown }));`;
 
 /** Runs steps on KV caches of five sizes, drops them, and prints how many of them are left. */
@@ -82,10 +77,9 @@ const gradientPeak = (recompute: boolean) =>
   const executable = await device.compile(program, new Map());
   const all = [...program.inputs, ...program.parameters, ...program.outputs];
   const tensors = new Map(all.map(([name, type]) => [name, device.allocate(type)]));
-  ${STATUS}
-  const before = bytes("VmRSS");
+  const before = residentOf("self").now;
   for (let i = 0; i < 2; i++) await executable.run(tensors);
-  console.log(JSON.stringify({ plan, grown: bytes("VmHWM") - before }));`;
+  console.log(JSON.stringify({ plan, grown: residentOf("self").peak - before }));`;
 
 /**
  * Bytes that one matrix takes once it is packed, beside the plan, when it is read from a file: in full
@@ -114,8 +108,7 @@ const heldMatrix = (folder: string, kind: string, stored: boolean) =>
     await (await device.compile(program, weights)).run(bindings);
     return plan;
   };
-  ${STATUS}
-  const resident = () => (gc(), bytes("VmRSS"));
+  const resident = () => (gc(), residentOf("self").now);
   const device = new CpuDevice({ threads: 1, matrices });
   await run(device, [64, 64]);
   const before = resident();
@@ -134,12 +127,11 @@ const packedMatrices = (folder: string) =>
     x = linear({ x, weight: g.parameter("w" + i, { dtype: "f32", shape }) });
   }
   g.output("y", x);
-  ${STATUS}
   const device = new CpuDevice({ threads: 1 });
-  const before = bytes("VmRSS");
+  const before = residentOf("self").now;
   await device.compile(g.build(), weights);
   const matrices = 40 * 4 * shape[0] * shape[1];
-  console.log(JSON.stringify({ matrices, grown: bytes("VmHWM") - before }));`;
+  console.log(JSON.stringify({ matrices, grown: residentOf("self").peak - before }));`;
 
 /** Writes a file of zeros that takes no room on the disk. */
 function writeZeros(path: string, bytes: number): void {
