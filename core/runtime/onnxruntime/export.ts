@@ -11,8 +11,6 @@ import { writeAll } from "../../base/write_all.ts";
 import { prepare } from "../../graph/rewrite.ts";
 import type { Program } from "../../graph/program.ts";
 import type { Weights } from "../device.ts";
-import { matrixFormatOf } from "../weights.ts";
-import type { OnnxType } from "./element_types.ts";
 import { lower, lowers, type Target, updateName, type WeightUse } from "./lowering/lower.ts";
 import type { MatrixFormat } from "../../base/quantize.ts";
 import { weightBytes } from "./session/session.ts";
@@ -69,15 +67,8 @@ export async function exportPrograms(
   const contents = new WeightContents(weights, matrices);
   const exported: Record<string, ExportedProgram> = {};
   for (const [name, program] of programs) {
-    const storedType = (parameter: string) => weights.get(parameter)?.dtype as OnnxType | undefined;
     const prepared = prepare(program, (op) => lowers(op, target));
-    const { bytes } = lower(prepared, {
-      storedType,
-      formatOf: (parameter) => matrixFormatOf(weights.get(parameter), matrices),
-      target,
-      place,
-      fixedSizes: true,
-    });
+    const { bytes } = lower(prepared, { weights, matrices, target, place, fixedSizes: true });
     await writeWhole(`${folder}/${name}.onnx`, [bytes]);
     exported[name] = describe(`${name}.onnx`, program);
   }

@@ -9,7 +9,7 @@ import { Engine } from "../../../core/generate/engine.ts";
 import type { QuantizedFormat } from "../../../core/base/quantize.ts";
 import { prepare } from "../../../core/graph/rewrite.ts";
 import { buildForward } from "../../../core/model/forward.ts";
-import { linearSpecs } from "../../../core/model/parameters.ts";
+import { linearSpecs, parameterSpecs } from "../../../core/model/parameters.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { lower, lowers } from "../../../core/runtime/onnxruntime/lowering/lower.ts";
 import { CPU_TARGET } from "../../../core/runtime/onnxruntime/lowering/rules.ts";
@@ -79,10 +79,13 @@ Deno.test("linearSpecs names the matrices that are lowered to codes", async () =
     for (const variant of variants) {
       const sizes = { batch: 1, tokens: 2, capacity: 4, selected: 1 };
       const program = buildForward(variant, sizes, { head: "logits" });
+      const given = parameterSpecs(variant).map(({ name, shape }) =>
+        [name, tensors.get(name) ?? { dtype: "f32", shape, data: new Float32Array() }] as const
+      );
       const { weights } = lower(prepare(program, (op) => lowers(op, CPU_TARGET)), {
-        formatOf: () => ({ kind: "q4", block: 32 }),
+        weights: new Map(given),
+        matrices: { kind: "q4", block: 32 },
         target: CPU_TARGET,
-        storedType: (parameter) => tensors.get(parameter)?.dtype ?? "f32",
       });
       const lowered = [...weights.values()].filter(({ form }) => form === "blocks");
       assertEquals(

@@ -12,8 +12,10 @@ import type { Node, Op, Program } from "../../../graph/program.ts";
 import type { Attributes, Operands, RulesByName, Shape } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
 import { softmax } from "../../../ops/softmax.ts";
+import type { Weight, Weights } from "../../device.ts";
+import { matrixFormatOf } from "../../weights.ts";
 import { ONNX_TYPE, type OnnxType } from "../element_types.ts";
-import type { MatrixFormat, QuantizedFormat } from "../../../base/quantize.ts";
+import type { MatrixFormat } from "../../../base/quantize.ts";
 import { type FilePlace, OnnxModel } from "./model.ts";
 import { directUpdates, requireReadersFirst, writersOf } from "./state_updates.ts";
 
@@ -62,14 +64,12 @@ export interface Target {
   readonly writesOverOperands: boolean;
 }
 
-/** Properties of weights that lowering depends on. */
+/** Weights and choices that lowering depends on. */
 export interface LoweringOptions {
-  /** Stored element type of a parameter; undefined when it is free, that is, an input. */
-  readonly storedType: (parameter: string) => OnnxType | undefined;
-  /** Returns the format of a parameter's matrix. */
-  readonly formatOf: (parameter: string) => MatrixFormat;
-  /** Format of a table whose rows are read from codes; undefined for one in full precision. */
-  readonly tableFormatOf?: (parameter: string) => QuantizedFormat | undefined;
+  /** Weights of the model; a parameter that is none of them is free, that is, an input. */
+  readonly weights: Weights;
+  /** Format of matrices that have none of their own. */
+  readonly matrices: MatrixFormat;
   readonly target: Target;
   /** Returns the place of a weight in a file; undefined when it is given in memory. */
   readonly place?: (use: WeightUse) => WeightPlace | undefined;
@@ -146,7 +146,7 @@ export class Lowering {
     this.options = options;
     this.model = new OnnxModel(options.placeholder);
     for (const [name, value] of program.parameters) {
-      if (options.storedType(name)) this.#parameters.set(value, name);
+      if (options.weights.has(name)) this.#parameters.set(value, name);
     }
   }
 
@@ -216,19 +216,15 @@ export class Lowering {
     return this.#parameters.has(value);
   }
 
-  /** Stored element type of a parameter. */
-  storedType(value: Value): OnnxType {
-    return this.options.storedType(this.#parameters.get(value)!)!;
+  /** The weight of a parameter; undefined for any other value. */
+  weightOf(value: Value): Weight | undefined {
+    const name = this.#parameters.get(value);
+    return name === undefined ? undefined : this.options.weights.get(name);
   }
 
   /** Returns the format of a parameter's matrix. */
   formatOf(value: Value): MatrixFormat {
-    return this.options.formatOf(this.#parameters.get(value)!);
-  }
-
-  /** Format of a table whose rows are read from codes. */
-  tableFormatOf(value: Value): QuantizedFormat | undefined {
-    return this.options.tableFormatOf?.(this.#parameters.get(value)!);
+    return matrixFormatOf(this.weightOf(value), this.options.matrices);
   }
 
   /** Declares a weight in some form and returns the initializer's name. */

@@ -16,6 +16,7 @@ import { rmsNorm } from "../../../ops/rms_norm.ts";
 import { rope } from "../../../ops/rope.ts";
 import { softmax } from "../../../ops/softmax.ts";
 import { tokenLogprobs } from "../../../ops/token_logprobs.ts";
+import { tableFormatOf } from "../../weights.ts";
 import type { OnnxType } from "../element_types.ts";
 import type { Lowering, Rule, WeightForm } from "./lower.ts";
 import { CONTRIB } from "./model.ts";
@@ -107,7 +108,7 @@ export function embeddingRule(
 /** A table as the checkpoint stores it, and in its file; rows of one in codes are dequantized. */
 const EMBEDDING: Rule = (l, inputs, attributes, output) => {
   const { table, ids } = embedding.named(inputs);
-  const format = l.isParameter(table) ? l.tableFormatOf(table) : undefined;
+  const format = tableFormatOf(l.weightOf(table));
   if (!format) return STORED_EMBEDDING(l, inputs, attributes, output);
   const { rows, blocks, rowBytes, bits } = packing(table.shape, format);
   const codes = l.weight(table, "table", "u8", [rows, rowBytes]);
@@ -119,7 +120,7 @@ const EMBEDDING: Rule = (l, inputs, attributes, output) => {
 
 const STORED_EMBEDDING = embeddingRule((l, table) => ({
   form: "stored",
-  type: l.storedType(table),
+  type: l.weightOf(table)!.dtype,
 }));
 
 const RMS_NORM = modelRule(rmsNorm, (l, { x, weight }, attributes, output) => {

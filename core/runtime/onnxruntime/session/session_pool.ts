@@ -9,10 +9,7 @@ import { type MemoryPlan, planMemory } from "../../../graph/memory_plan.ts";
 import { prepare } from "../../../graph/rewrite.ts";
 import type { Program } from "../../../graph/program.ts";
 import { tensorBytes } from "../../../graph/types.ts";
-import type { MatrixFormat } from "../../../base/quantize.ts";
-import { matrixFormatOf, tableFormatOf } from "../../weights.ts";
 import type { CompileOptions, Weights } from "../../device.ts";
-import type { OnnxType } from "../element_types.ts";
 import {
   lower,
   type Lowered,
@@ -35,9 +32,7 @@ export interface Ready {
 }
 
 /** Options of all sessions of a pool. */
-export interface PoolOptions extends Pick<LoweringOptions, "target"> {
-  /** Format of matrices that have none of their own. */
-  readonly matrices: MatrixFormat;
+export interface PoolOptions extends Pick<LoweringOptions, "target" | "matrices"> {
   /** True if the library reads weights from files where it can. */
   readonly readsFiles?: boolean;
   /** Returns the bytes of a weight that stay in memory, in a file or given; all unless told. */
@@ -72,15 +67,13 @@ export class SessionPool {
 
   /** Lowers a prepared program. */
   lower(program: Program, weights: Weights, { fixedSizes = false }: CompileOptions = {}): Ready {
-    const storedType = (name: string) => weights.get(name)?.dtype as OnnxType | undefined;
     const { matrices, target } = this.#options;
     const places = this.#placesOf(weights);
     const { placeholder } = places ?? {};
     const lowered = lower(program, {
-      formatOf: (name) => matrixFormatOf(weights.get(name), matrices),
-      tableFormatOf: (name) => tableFormatOf(weights.get(name)),
+      weights,
+      matrices,
       target,
-      storedType,
       fixedSizes,
       ...(places ? { place: places.find } : {}),
       ...(placeholder === undefined ? {} : { placeholder }),
