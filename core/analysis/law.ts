@@ -75,22 +75,17 @@ export function parametersForLoss(law: Law, loss: number, P: number): number | u
   return law.A / (streamFactor(law, P) * (loss - law.E) ** (1 / law.alpha));
 }
 
-/** Streams with which N parameters act like M; undefined where no number of streams does. */
-export function streamsForParameters(law: Law, N: number, M: number): number | undefined {
-  if (M <= N) return 1;
-  if (law.kind === "chinchilla") return undefined;
-  if (law.kind === "additive") return streamsForLoss(law, N, predictLoss(law, M, 1));
-  if (law.kind === "log") return Math.exp((M / N - 1) / law.stream);
-  const r = (M / N) ** law.alpha;
-  return r * law.stream >= 1 ? undefined : r * (1 - law.stream) / (1 - r * law.stream);
-}
-
-/** Streams with which N parameters reach a loss; undefined where none do. */
+/** Streams with which N parameters reach a loss; undefined where no number of streams does. */
 export function streamsForLoss(law: Law, N: number, loss: number): number | undefined {
-  const M = parametersForLoss(law, loss, 1);
   if (law.kind === "additive") {
     const rest = loss - law.E - (law.A / N) ** law.alpha;
     return rest > 0 ? Math.max(1, (law.stream / rest) ** (1 / law.beta!)) : undefined;
   }
-  return M === undefined ? undefined : streamsForParameters(law, N, M);
+  const M = parametersForLoss(law, loss, 1);
+  if (M === undefined) return undefined;
+  if (M <= N) return 1;
+  if (law.kind === "chinchilla") return undefined;
+  if (law.kind === "log") return Math.exp((M / N - 1) / law.stream);
+  const r = (M / N) ** law.alpha;
+  return r * law.stream >= 1 ? undefined : r * (1 - law.stream) / (1 - r * law.stream);
 }

@@ -9,7 +9,6 @@ import {
   predictLoss,
   streamFactor,
   streamsForLoss,
-  streamsForParameters,
 } from "../../../core/analysis/law.ts";
 import { DataError } from "../../../core/base/errors.ts";
 
@@ -56,7 +55,7 @@ Deno.test("every golden question", () => {
       loss: () => predictLoss(law, N!, P!),
       equivalent_N: () => equivalentParameters(law, N!, P!),
       N_for_loss: () => parametersForLoss(law, loss!, P!),
-      P_for_equivalent_N: () => streamsForParameters(law, N!, target_N!),
+      P_for_equivalent_N: () => streamsForLoss(law, N!, predictLoss(law, target_N!, 1)),
       parameter_saving: () => 1 - 1 / streamFactor(law, P!),
     };
     assertClose(answers[String(query)]!()!, expected!, 1e-6, String(query));
@@ -69,8 +68,10 @@ Deno.test("what no number of parameters or streams reaches has no answer", () =>
   assertEquals(streamsForLoss(law, 1e9, law.E / 2), undefined);
   const { theoretical } = laws; // P streams are worth at most rho^(-1/alpha) times N
   const most = theoretical.stream ** (-1 / theoretical.alpha);
-  assertEquals(streamsForParameters(theoretical, 1e9, 1.01e9 * most), undefined);
-  const P = streamsForParameters(theoretical, 1e9, 1.5e9)!;
+  const streamsFor = (M: number) =>
+    streamsForLoss(theoretical, 1e9, predictLoss(theoretical, M, 1));
+  assertEquals(streamsFor(1.01e9 * most), undefined);
+  const P = streamsFor(1.5e9)!;
   assertClose(streamFactor(theoretical, P), 1.5, 1e-12);
   assertClose(streamsForLoss(law, 1e9, predictLoss(law, 1e9, 5)), 5, 1e-9);
   // The stream factor overflows here, the loss does not.
