@@ -10,7 +10,6 @@ import {
   type QuantizedFormat,
 } from "../base/quantize.ts";
 import { quantizeRows, type ReadBytes, readsFrom, storedElements } from "../base/stored.ts";
-import { readExactlySync } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import type { FileRange, FileTensor, HostTensor, QuantizedTensor, Weight } from "./device.ts";
 
@@ -102,7 +101,5 @@ export function hostBytes({ data }: HostTensor): Uint8Array {
 /** Bytes of a file. Throws what the file system throws. */
 export function readRange({ path, offset, byteLength }: FileRange): Uint8Array<ArrayBuffer> {
   using file = Deno.openSync(path);
-  const bytes = new Uint8Array(byteLength);
-  readExactlySync(file, path, offset, bytes);
-  return bytes;
+  return readsFrom(file, path)(offset, byteLength);
 }

@@ -8,7 +8,7 @@ import { linear } from "../../../core/ops/linear.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import type { FileTensor, HostArray, HostTensor, Weights } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { fromF32 } from "../../../core/base/dtype.ts";
+import { fromF32, type WeightType } from "../../../core/base/dtype.ts";
 import { dequantize, quantize } from "../../../core/base/quantize.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { withScratch } from "../../scratch.ts";
@@ -16,18 +16,15 @@ import { logitsOf } from "../engines.ts";
 import { distance, maxDifference, modelFolder } from "../goldens.ts";
 import { f32, programOf, runOn } from "../programs.ts";
 
-type Stored = "f32" | "bf16" | "f16";
-
-function normal(count: number, stream: number): Float32Array {
+function normal(count: number, stream: number): Float32Array<ArrayBuffer> {
   const random = new RandomStream(6, stream);
   return Float32Array.from({ length: count }, () => random.normal());
 }
 
-/** The bits of numbers in a stored type; bf16 cuts, so the values are those of `weightValues`. */
-function stored(values: Float32Array, dtype: Stored): Float32Array | Uint16Array {
-  if (dtype === "f32") return values;
-  if (dtype === "f16") return new Uint16Array(new Float16Array(values).buffer);
-  return Uint16Array.from(new Uint32Array(values.buffer), (bits) => bits >>> 16);
+/** The bits of numbers in a stored type. */
+function stored(values: Float32Array<ArrayBuffer>, dtype: WeightType): Float32Array | Uint16Array {
+  const { buffer } = fromF32(values, dtype);
+  return dtype === "f32" ? new Float32Array(buffer) : new Uint16Array(buffer);
 }
 
 /** y = W table[ids] + b: a weight of each kind the device treats differently. */
@@ -43,7 +40,7 @@ async function runTiny(device: CpuDevice, weights: Weights): Promise<HostArray> 
 
 const SHAPES = { table: [9, 40], matrix: [7, 40], bias: [7] };
 
-function hostWeights(dtype: Stored): Map<string, HostTensor> {
+function hostWeights(dtype: WeightType): Map<string, HostTensor> {
   return new Map(
     Object.entries(SHAPES).map(([name, shape], i) => [
       name,
