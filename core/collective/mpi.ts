@@ -5,8 +5,8 @@
  * polls, so that all ranks are there and none waits long. The count of an MPI call has 31 bits, so long
  * arrays go in chunks.
  */
+import { loaderReason } from "../base/c_string.ts";
 import { EnvironmentError } from "../base/errors.ts";
-import { loaderReason } from "../runtime/cuda/driver/libraries.ts";
 import type { HostArray } from "../runtime/device.ts";
 import { chunksOf } from "./collective.ts";
 import type { Env, Launch } from "./launch.ts";

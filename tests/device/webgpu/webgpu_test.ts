@@ -21,6 +21,7 @@ import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { OnnxModel } from "../../../core/runtime/onnxruntime/lowering/model.ts";
 import { WebGpuDevice } from "../../../core/runtime/onnxruntime/webgpu.ts";
 import { Gpu, RESULT } from "../../../core/runtime/onnxruntime/webgpu/gpu.ts";
+import { linear } from "../../../core/ops/linear.ts";
 import { split } from "../../../core/runtime/onnxruntime/webgpu/cpu_fallback.ts";
 import { staysOnHost } from "../../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
 import { testForward, testGeneration, testGradients, testOps } from "../ops/conformance.ts";
@@ -170,6 +171,23 @@ test("weights come from one file in one form for all heads, and are read once", 
     const best = (await pass(engine, ids, { select }, { head: "greedy" })).get("argmax")![0]!;
     await Deno.remove(`${folder}/model.safetensors`); // reading it again would fail
     assertEquals(largest(await logitsOf(engine, ids, select)), best);
+    gpu.close();
+  }));
+
+test("a weight that could not be read is read again by the next program", () =>
+  withScratch(async (folder) => {
+    const path = `${folder}/weight`;
+    const weights = new Map([["weight", { ...f32(1, 4), path, offset: 0 }]]);
+    const program = programOf(
+      "linear",
+      { x: [1, 4] },
+      ({ x }, g) => linear({ x, weight: g.parameter("weight", f32(1, 4)) }),
+    );
+    const gpu = new WebGpuDevice();
+    await assertRejects(() => gpu.compile(program, weights), Deno.errors.NotFound);
+    await Deno.writeFile(path, new Uint8Array(Float32Array.of(1, 1, 1, 1).buffer));
+    const results = await runOn(gpu, program, { x: [1, 2, 3, 4] }, weights);
+    assertEquals(Array.from(results.get("result")!), [10]);
     gpu.close();
   }));
 

@@ -4,6 +4,7 @@
  * NVRTC loads its builtins library by bare name and does not look beside itself, so when it was found by
  * path the builtins are opened first; else every compilation fails.
  */
+import { loaderReason } from "../../../base/c_string.ts";
 import { EnvironmentError } from "../../../base/errors.ts";
 import type { SymbolsOf } from "./symbols.ts";
 
@@ -148,12 +149,4 @@ function openBuiltins(path: string, host: Host): void {
   const major = /\.so\.(\d+)/.exec(path.slice(slash))?.[1] ?? "";
   const file = host.list(folder).find((each) => each.startsWith(`libnvrtc-builtins.so.${major}`));
   if (file) host.open(`${folder}/${file}`, {});
-}
-
-/** The loader's words without the path, which stands before them. */
-export function loaderReason(path: string, error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error);
-  return text.includes("No such file") || text.includes("cannot open shared object")
-    ? "not found"
-    : text.replaceAll(path, "it").replace(/^Could not open library: /, "");
 }

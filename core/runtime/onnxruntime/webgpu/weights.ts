@@ -26,12 +26,13 @@ export class GpuWeights implements Initializers {
     const key = `${use.parameter} ${use.form} ${use.type}`;
     let known = this.#loaded.get(key);
     if (!known) {
-      const bytes = weightBytes(use);
+      // First, as it may fail, and what is kept here is not read again.
+      const contents = this.#contents.bytes(use), bytes = weightBytes(use);
       const buffer = this.#gpu.allocate(bytes);
       const value = this.#gpu.tensor(buffer, bytes, use.shape, use.type);
       known = { buffer, value };
       this.#loaded.set(key, known);
-      this.#gpu.upload(this.#contents.bytes(use), { dtype: use.type, shape: use.shape }, value);
+      this.#gpu.upload(contents, { dtype: use.type, shape: use.shape }, value);
     }
     return known.value;
   }
