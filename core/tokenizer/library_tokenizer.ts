@@ -116,13 +116,8 @@ class LibraryTokenizer implements Tokenizer {
     );
   }
 
-  decode(ids: Iterable<number>, { skipSpecial = false }: DecodeOptions = {}): string {
-    const known: number[] = [];
-    for (const id of ids) {
-      requireId(id, this.#idLimit);
-      if (skipSpecial && this.#specialIds.has(id)) continue;
-      if (this.#library.id_to_token(id) !== undefined) known.push(id);
-    }
+  decode(ids: Iterable<number>, options: DecodeOptions = {}): string {
+    const known = Array.from(ids).filter((id) => this.#isDecoded(id, options));
     if (known.length === 0) return ""; // the library refuses an empty list
     return guard(this, "decode ids with", () => this.#library.decode(known));
   }
@@ -142,11 +137,18 @@ class LibraryTokenizer implements Tokenizer {
     };
     return {
       push: (id) => {
+        if (!this.#isDecoded(id, options)) return "";
         window.push(id);
         return advance(false);
       },
       flush: () => advance(true),
     };
+  }
+
+  #isDecoded(id: number, { skipSpecial = false }: DecodeOptions): boolean {
+    requireId(id, this.#idLimit);
+    if (skipSpecial && this.#specialIds.has(id)) return false;
+    return this.#library.id_to_token(id) !== undefined;
   }
 
   tokenText(id: number): string {

@@ -179,6 +179,12 @@ Deno.test("streamed text of SentencePiece is that of all ids", async () => {
     assertEquals(ids.map((id) => decoder.push(id)).join("") + decoder.flush(), text);
   }
   assertEquals(tokenizer.decode(tokenizer.encode("\ufeffé\ufeff")), "\ufeffé\ufeff");
+
+  // Decoding all of them at each one would take minutes.
+  const decoder = tokenizer.streamDecoder({ skipSpecial: true }), began = performance.now();
+  const many = [5, ...new Array<number>(100_000).fill(2), 5];
+  assertEquals(many.map((id) => decoder.push(id)).join(""), "a a");
+  assert(performance.now() - began < 5000);
 });
 
 Deno.test("missing and broken files are refused with the file's name", async () => {
