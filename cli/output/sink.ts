@@ -202,7 +202,7 @@ export interface Figure extends Disposable {
   write(text: string): void;
 }
 
-/** Refuses stdout for a figure, a file that exists, and that of the result. */
+/** Refuses stdout for a figure, a file that exists, and the file of the result. */
 export function checkFigure(
   path: string | undefined,
   { out, overwrite }: Pick<Invocation, "out" | "overwrite">,
@@ -212,7 +212,7 @@ export function checkFigure(
     throw new UsageError("a figure cannot be written to stdout", { hints: ["name a file for it"] });
   }
   checkTarget(path, overwrite);
-  if (out === undefined || resolve(path) !== resolve(out)) return;
+  if (out === undefined || resolve(path) !== resolve(out) || isDevice(path)) return;
   throw new UsageError(`two outputs are to be written to "${path}"`);
 }
 

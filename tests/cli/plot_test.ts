@@ -106,9 +106,20 @@ Deno.test("the SVG file is whole and never overwritten unasked", () =>
     assertFigure(point, "Loss over tokens", axes);
     assertEquals(point.match(/aria-roledescription="(point|circle)"/g)?.length, 1);
     assertFailed(await runParscale(draw, { cwd }), 2, "hint: pass --overwrite");
+
     assertEquals((await runParscale("plot none --svg new.svg", { cwd })).code, 3);
     assert(!names(cwd).includes("new.svg"));
   }));
+
+Deno.test({
+  name: "figure and result may have the same device",
+  ignore: Deno.build.os === "windows",
+  fn: () =>
+    inFolder(async (cwd) => {
+      const { code, stderr } = await runParscale("plot a --svg /dev/null -o /dev/null", { cwd });
+      assertEquals([code, stderr], [0, "wrote /dev/null\n"]);
+    }),
+});
 
 Deno.test("a run that is being written is drawn up to its last whole line", () =>
   inFolder(async (cwd) => {
