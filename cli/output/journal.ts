@@ -89,7 +89,7 @@ export class Journal implements Disposable {
   constructor({ out, identity, resume, overwrite }: JournalOptions) {
     this.path = pathOf(out);
     checkJournal({ out, resume, overwrite });
-    if (resume) this.#read(Deno.readFileSync(this.path), identity);
+    if (resume) this.#read(read(this.path), identity);
     this.#file = open(this.path);
     if (this.#length === 0) this.#append(toJson({ schema: SCHEMA, ...identity }) + "\n");
     this.#file.truncateSync(this.#length);
@@ -178,7 +178,9 @@ export class Journal implements Disposable {
       const isWhole = Number.isSafeInteger(at) && Number(at) >= 0 && Array.isArray(rows) &&
         rows.every(isObject);
       if (line === 0) requireSame(value, identity, this.path);
-      else if (isWhole && typeof input === "string") {
+      else if (isWhole && rows.length > 1) {
+        throw damaged(this.path, line + 1, "has rows of a table, as earlier versions kept them");
+      } else if (isWhole && typeof input === "string") {
         this.#entries.set(at as number, { input, offset: start, length: end + 1 - start });
       } else throw damaged(this.path, line + 1);
       this.#length = end + 1;
@@ -192,8 +194,8 @@ function parse(bytes: Uint8Array): JsonObject {
   return isObject(value) ? value : {};
 }
 
-function damaged(path: string, line: number): DataError {
-  return new DataError(`line ${line} of "${path}" is damaged`, {
+function damaged(path: string, line: number, problem = "is damaged"): DataError {
+  return new DataError(`line ${line} of "${path}" ${problem}`, {
     hints: ["begin again with --overwrite"],
   });
 }
@@ -217,6 +219,14 @@ function requireSame(
 
 function hashOf(input: unknown): string {
   return createHash("sha256").update(toJson(input)).digest("hex").slice(0, 16);
+}
+
+function read(path: string): Uint8Array {
+  try {
+    return Deno.readFileSync(path);
+  } catch (error) {
+    throw writeError(`"${path}"`, error);
+  }
 }
 
 /** Opens the file and holds it for this process. */

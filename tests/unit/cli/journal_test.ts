@@ -1,7 +1,7 @@
 /** Rows of an interrupted run, as a later run finds them. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { Journal, type JournalOptions } from "../../../cli/output/journal.ts";
-import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import { withScratch } from "../../scratch.ts";
 
 /** Begins a journal with two rows, appends `torn`, and passes on the options to resume it. */
@@ -44,6 +44,19 @@ Deno.test("flags that change no row are free, also where an earlier version wrot
     Deno.writeTextFileSync(`${options.out}.partial`, [earlier, ...rows].join("\n"));
     using journal = new Journal(options);
     assertEquals(journal.size, 2);
+  }));
+
+Deno.test("a row for each sequence, as tables had them once, is refused by name", () =>
+  interrupted('{"at":2,"input":"x","rows":[{"id":2},{"id":2}]}\n', (options) => {
+    assertThrows(() => new Journal(options), DataError, "has rows of a table");
+  }));
+
+Deno.test("a folder in place of the file is an error of the system", () =>
+  interrupted("", (options) => {
+    Deno.removeSync(`${options.out}.partial`);
+    Deno.mkdirSync(`${options.out}.partial`);
+    const message = `cannot write "${options.out}.partial"`;
+    assertThrows(() => new Journal(options), EnvironmentError, message);
   }));
 
 Deno.test("a damaged line, other flags and other input are refused", async () => {
