@@ -61,7 +61,11 @@ Deno.test("--dry-run plans the run and touches nothing; its JSON is a config tha
       assertEquals(place.steady(out!), place.steady("direct"));
     }
 
-    assertFailed(await place.train("--resume --out run --dry-run"), 2);
+    const refused = await place.train("--resume --out run --dry-run");
+    assertFailed(refused, 2);
+    const [, advised] = /`parscale train (.*)`/.exec(refused.stderr)!;
+    assertEquals((await place.train(advised!)).code, 0);
+    assertEquals(place.exists("new"), false);
   }));
 
 Deno.test("a dry run of adapters counts only what learns; rows of ids need no tokenizer", () =>

@@ -25,7 +25,9 @@ import { type PreparedRun, prepareRun, requireOutside } from "./prepare.ts";
 export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
   if (plan.saved) {
     throw new UsageError("`--resume` cannot be combined with `--dry-run`", {
-      hints: [`see its plan with \`parscale train --config ${plan.out}/config.json --dry-run\``],
+      hints: [
+        `see its plan with \`parscale train --config ${plan.out}/config.json --out new --dry-run\``,
+      ],
     });
   }
   await requireNoRun(plan.out, plan.overwrite);
