@@ -21,9 +21,10 @@ export function generateColumns(numReturn: number, numBeams: number): ReportOpti
   return columns;
 }
 
-/** Rows of a table for a result, one for each of several sequences; JSON has them in one. */
-export function tableRows({ sequences, ...row }: Row): Row[] {
-  if (!Array.isArray(sequences)) return [row];
+/** Rows of a result: a table has one for each of several sequences, JSON one with all of them. */
+export function rowsIn(format: Invocation["format"], result: Row): Row[] {
+  const { sequences, ...row } = result;
+  if (format.startsWith("json") || !Array.isArray(sequences)) return [result];
   return sequences.map((one: Row, sequence) => ({ ...row, sequence, ...one }));
 }
 
@@ -155,8 +156,7 @@ export class RowWriter implements Disposable {
 
   #write(row: Row): void {
     if ("error" in row) this.#failed++;
-    const isJson = this.invocation.format.startsWith("json");
-    for (const one of isJson ? [row] : tableRows(row)) this.#report!.row(one);
+    for (const one of rowsIn(this.invocation.format, row)) this.#report!.row(one);
   }
 }
 

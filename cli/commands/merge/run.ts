@@ -8,7 +8,7 @@ import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { FREE_FLAGS } from "../../output/journal.ts";
 import { Report, type ReportOptions } from "../../output/report.ts";
-import { generateColumns, SCORE_COLUMNS, tableRows } from "../../output/row_writer.ts";
+import { generateColumns, rowsIn, SCORE_COLUMNS } from "../../output/row_writer.ts";
 import type { Row } from "../../output/table.ts";
 import type { command } from "./flags.ts";
 
@@ -70,8 +70,7 @@ export async function run(
   let failed = false;
   for (const row of dealtBack(parts, first.unit)) {
     failed ||= "error" in row;
-    const isJson = invocation.format.startsWith("json");
-    for (const one of isJson ? [row] : tableRows(row)) report.row(one);
+    for (const one of rowsIn(invocation.format, row)) report.row(one);
   }
   await report.finish();
   return failed ? 1 : 0;
