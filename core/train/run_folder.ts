@@ -18,7 +18,9 @@ import { clearLeftovers, removeFolder, removeIfExists } from "../checkpoint/left
 import { requireOurs } from "../checkpoint/our_files.ts";
 import {
   ioError,
+  isObject,
   type JsonObject,
+  jsonValue,
   readJsonObject,
   readRegularText,
   show,
@@ -139,11 +141,8 @@ export class RunFolder implements Disposable {
     const path = join(this.path, METRICS);
     if (!await statIfExists(path)) return;
     const kept = (await readRegularText(path)).split("\n").filter((line) => {
-      try {
-        return (JSON.parse(line) as { step: number }).step <= step;
-      } catch {
-        return false;
-      }
+      const row = jsonValue(line);
+      return isObject(row) && Number(row.step) <= step;
     });
     const partial = join(this.path, `.${METRICS}`);
     await Deno.writeTextFile(partial, kept.map((line) => line + "\n").join(""));

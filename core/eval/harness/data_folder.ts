@@ -11,6 +11,7 @@ import { createHash } from "node:crypto";
 import { join } from "node:path";
 import {
   isObject,
+  jsonValue,
   parseJson,
   readError,
   readRegularFile,
@@ -195,7 +196,8 @@ function parseRows(text: string, path: string, ending: string, task: Task): Row[
     return parseTable(text, path).map((cells, i) => toRow({ cells, file }, path, i + 1));
   }
   const lines = text.split("\n");
-  const isWhole = ending !== "jsonl" && !isJson(lines.find((line) => line.trim() !== "") ?? "");
+  const first = lines.find((line) => line.trim() !== "") ?? "";
+  const isWhole = ending !== "jsonl" && !isObject(jsonValue(first));
   if (isWhole) {
     const value = parseJson(text, `"${path}"`, CUT);
     return (Array.isArray(value) ? value : [value]).map((row, i) => toRow(row, path, i + 1));
@@ -210,14 +212,6 @@ function parseTable(text: string, path: string): string[][] {
     return parseCsv(text) as string[][];
   } catch (cause) {
     throw new DataError(`"${path}" is not valid CSV: ${(cause as Error).message}`);
-  }
-}
-
-function isJson(line: string): boolean {
-  try {
-    return isObject(JSON.parse(line));
-  } catch {
-    return false;
   }
 }
 

@@ -11,6 +11,7 @@
  * Plain HumanEval has a function `check(candidate)` under `test` instead of inputs.
  */
 import { DataError } from "../../../base/errors.ts";
+import { jsonValue } from "../../../base/files.ts";
 import { arrayTexts, objectTexts } from "./json_text.ts";
 
 /** The benchmarks whose answers are programs. */
@@ -76,7 +77,7 @@ function toProblem(text: string, benchmark: Benchmark, fail: Fail): CodeProblem 
   const row = objectTexts(text);
   if (!row) throw fail("is not a JSON object");
   const column = (name: string): string => {
-    const value = parsed(row.get(name));
+    const value = jsonValue(row.get(name) ?? "");
     if (typeof value !== "string") {
       const columns = [...row.keys()].map((key) => `"${key}"`).join(", ");
       throw fail(`has no text in column "${name}": its columns are ${columns}`);
@@ -113,15 +114,7 @@ function inputTests(row: Map<string, string>, fail: Fail): CodeTests {
     }
     return lists;
   };
-  const atol = parsed(row.get("atol"));
+  const atol = jsonValue(row.get("atol") ?? "");
   if (typeof atol !== "number") throw fail('has no number in "atol"', EVALPLUS);
   return { kind: "inputs", base: inputs("base_input"), plus: inputs("plus_input"), atol };
-}
-
-function parsed(text: string | undefined): unknown {
-  try {
-    return JSON.parse(text ?? "");
-  } catch {
-    return undefined;
-  }
 }
