@@ -197,7 +197,7 @@ core/train/training_memory.ts by cli/train_saving_test.ts
   a run always takes one row at a time: memory.total <= limit → false
 
 core/train/run_folder.ts by unit/train/run_folder_test.ts
-  metrics of later steps stay: .step <= step; → .step > 0;
+  metrics of later steps stay: Number(row.step) <= step; → Number(row.step) > 0;
   the oldest checkpoints are kept: names.slice(0, -keep) → names.slice(keep)
   checkpoints sorted by name: sort((a, b) => steps.get(a)! - steps.get(b)!) → sort().reverse()
 
