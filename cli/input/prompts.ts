@@ -45,9 +45,15 @@ export async function promptSource(
   return { from: prompt.length > 0 ? prompt : path, format, chat, adapters };
 }
 
+/** Messages as a row has them; the code of the template checks them. */
+interface Conversation {
+  readonly messages: unknown;
+  readonly tools?: readonly unknown[];
+}
+
 /** A prompt before it is encoded. */
 interface RawPrompt extends Omit<Prompt, "tokens"> {
-  readonly prompt: string | readonly number[] | { readonly messages: unknown };
+  readonly prompt: string | readonly number[] | Conversation;
   /** Place of the prompt, for messages that the template refuses. */
   readonly place?: string;
 }
@@ -66,20 +72,20 @@ export async function* readPrompts(
   for await (const { prompt, place, ...row } of rawPrompts(source, io)) {
     const isMessages = typeof prompt === "object" && "messages" in prompt;
     const tokens = isMessages
-      ? await encodeMessages(prompt.messages, session, place)
+      ? await encodeMessages(prompt, session, place)
       : await session.encode(prompt);
     yield { at: at++, ...row, tokens };
   }
 }
 
 async function encodeMessages(
-  messages: unknown,
+  { messages, tools }: Conversation,
   session: Session,
   place: string | undefined,
 ): Promise<readonly number[]> {
   try {
-    // The template's code checks them.
-    return await encodeChat(await session.openTokenizer(), messages as readonly ChatMessage[]);
+    const tokenizer = await session.openTokenizer();
+    return await encodeChat(tokenizer, messages as readonly ChatMessage[], { tools });
   } catch (cause) {
     if (!(cause instanceof DataError) || place === undefined) throw cause;
     throw new DataError(place, { cause, hints: cause.hints });
@@ -116,9 +122,15 @@ function promptOf(
   name: string,
   said: (text: string) => RawPrompt["prompt"],
 ): RawPrompt["prompt"] {
-  const { tokens, prompt, messages } = row.fields;
+  const { tokens, prompt, messages, tools } = row.fields;
   if (tokens !== undefined) return tokensOf(tokens, name, row.line);
-  if (messages !== undefined) return { messages };
+  if (messages !== undefined) {
+    if ((tools ?? null) === null) return { messages };
+    if (Array.isArray(tools)) return { messages, tools };
+    throw new DataError(
+      `line ${row.line} of ${name} has ${show(tools)} in "tools", expected a list`,
+    );
+  }
   if (prompt !== undefined) return said(textOf(prompt, "prompt", name, row.line));
   throw rowError(name, row.line, fieldNames(row), '"prompt", "messages" or "tokens"');
 }

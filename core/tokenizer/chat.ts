@@ -33,8 +33,9 @@ export interface ChatOptions {
 export async function encodeChat(
   tokenizer: Tokenizer,
   messages: readonly ChatMessage[],
+  options?: ChatOptions,
 ): Promise<number[]> {
-  return tokenizer.encode(await renderChat(tokenizer, messages), { frame: false });
+  return tokenizer.encode(await renderChat(tokenizer, messages, options), { frame: false });
 }
 
 /** Renders messages with the tokenizer's template; `messages` is checked, as it may come from a row. */
@@ -51,6 +52,12 @@ export async function renderChat(
     );
   }
   requireMessages(messages);
+  const template = tools ? toolTemplate ?? chatTemplate : chatTemplate;
+  if (tools?.length && !/\btools\b/.test(template)) {
+    throw new DataError(`the chat template of "${directory}" has no tools`, {
+      hints: ["leave out `tools`, or use a chat_template.jinja that writes them"],
+    });
+  }
   const { renderTemplate } = await import("./template_renderer.ts");
   const all = {
     ...namedTokens,
@@ -60,7 +67,6 @@ export async function renderChat(
     add_generation_prompt: addGenerationPrompt,
   };
   try {
-    const template = tools ? toolTemplate ?? chatTemplate : chatTemplate;
     return await renderTemplate({ template, variables: all });
   } catch (cause) {
     if (!(cause instanceof DataError)) throw cause;

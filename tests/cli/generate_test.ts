@@ -195,6 +195,22 @@ Deno.test("messages and --chat go through the template, and say so where there i
     }
   }));
 
+Deno.test("the tools of a row go through the template, and are refused where it has none", () =>
+  withScratch(async (folder) => {
+    const template = `{% for t in tools or [] %}{{ t.name }}{% endfor %}${TEMPLATE}`;
+    const model = await copyFolder(MODEL, `${folder}/m`, { "chat_template.jinja": template });
+    const run = `generate --model ${model} --max-tokens 4`;
+    const messages = [{ role: "user", content: "hi" }], tools = [{ name: "clock" }];
+    const stdin = jsonLines({ messages, tools }, { prompt: "clock<user>hi\n<assistant>" });
+    const [row, prompt] = await rowsOf(run, { stdin });
+    assertEquals(row.tokens, prompt.tokens);
+    const wrong = await runParscale(run, { stdin: jsonLines({ messages, tools: "clock" }) });
+    assertFailed(wrong, 3, 'line 1 of stdin has "clock" in "tools", expected a list');
+    await Deno.writeTextFile(`${model}/chat_template.jinja`, TEMPLATE);
+    const none = await runParscale(run, { stdin: jsonLines({ messages, tools }) });
+    assertFailed(none, 3, `line 1 of stdin: the chat template of "${model}" has no tools`);
+  }));
+
 Deno.test("beams: a prompt that fills the context has its own row, and the rows after it too", async () => {
   const stdin = jsonLines({ tokens: new Array(2048).fill(1) }, { tokens: [5, 6, 7] });
   const beams = `${GENERATE} --num-beams 2 --max-tokens 4`;

@@ -70,7 +70,8 @@ export const command = defineCommand({
         type: "switch",
         summary: "Apply the chat template to prompts",
         details:
-          "Each prompt becomes one user message. Rows with `messages` always use the template.",
+          "Each prompt becomes one user message. Rows with `messages` always use the template, " +
+          "and so do their `tools`.",
       },
     }),
     ...flagGroup("Decoding", {

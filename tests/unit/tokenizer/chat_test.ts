@@ -71,7 +71,15 @@ Deno.test("with tools the template named tool_use is taken, as in transformers",
   const files = { "tokenizer_config.json": { chat_template: named } };
   assertEquals(await render(files), "plain");
   assertEquals(await render(files, [{}, {}]), "2 tools");
-  assertEquals(await render({ ...files, "chat_template.jinja": "file" }, [{}]), "file");
+  assertEquals(await render({ ...files, "chat_template.jinja": "{{ tools }}" }, [{}]), "[{}]");
+});
+
+Deno.test("tools are refused where the template has none, and no tools are none", async () => {
+  const tokenizer = await open({ "chat_template.jinja": TEMPLATE });
+  const render = (tools: unknown[]) => renderChat(tokenizer, [USER], { tools });
+  assertEquals(await render([]), "Hi");
+  const { message } = await userError(() => render([{ name: "now" }]));
+  assertStringIncludes(message, "has no tools");
 });
 
 Deno.test("no template, malformed messages and a refusing template are bad data", async () => {
