@@ -94,12 +94,17 @@ function section(title: string, lines: readonly string[] = []): string[] {
 }
 
 function runHere({ isAdapter, folder }: ModelCard, base: string | undefined): string {
-  const name = basename(folder);
-  const model = isAdapter ? `--model ${base} --adapter ${name}` : `--model ${name}`;
+  const model = `--model ${word(isAdapter && base !== undefined ? base : basename(folder))}`;
+  const laid = (name = "") => isAdapter ? ` --adapter ${name}${word(basename(folder))}` : "";
   return code("sh", [
-    `parscale generate ${model} --prompt "The capital of France is"`,
-    `parscale serve ${isAdapter ? `--model ${base} --adapter p=${name}` : model}`,
+    `parscale generate ${model}${laid()} --prompt "The capital of France is"`,
+    `parscale serve ${model}${laid("p=")}`,
   ]);
+}
+
+/** Quotes a name for the shell where that needs it. */
+function word(name: string): string {
+  return /^[\w./:@%+,-]+$/.test(name) ? name : `'${name.replaceAll("'", `'\\''`)}'`;
 }
 
 function inTransformers(card: ModelCard): string[] {
@@ -125,7 +130,7 @@ function inOnnxRuntime({ isAdapter, quantization, folder }: ModelCard): string[]
   if (isAdapter || quantization) return [];
   return [
     "As ONNX models for ONNX Runtime:",
-    code("sh", [`parscale export --model ${basename(folder)} --out onnx`]),
+    code("sh", [`parscale export --model ${word(basename(folder))} --out onnx`]),
   ];
 }
 

@@ -23,6 +23,15 @@ Deno.test("a card has sizes, commands and the names of folders, but no paths", (
   assertEquals(card.includes("/home"), false);
 });
 
+Deno.test("names with blanks are quoted in commands", () => {
+  const card = modelCard({ ...FACTS, folder: "/out/ann's model" });
+  assertStringIncludes(card, "parscale serve --model 'ann'\\''s model'\n");
+  assertStringIncludes(card, "parscale export --model 'ann'\\''s model' --out onnx");
+  const adapter = modelCard({ ...FACTS, folder: "/out/p 4", source: "/a base", isAdapter: true });
+  assertStringIncludes(adapter, "--model 'a base' --adapter 'p 4'");
+  assertStringIncludes(adapter, "--model 'a base' --adapter p='p 4'");
+});
+
 Deno.test("a base from the hub is named as there, for adapters too", () => {
   const source = "/x/models--Qwen--Qwen2.5-0.5B/snapshots/0123/";
   assertStringIncludes(modelCard({ ...FACTS, source }), "base_model: Qwen/Qwen2.5-0.5B\n");
