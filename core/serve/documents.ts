@@ -45,7 +45,9 @@ export class Documents {
     const gained = delta ?? { text: "", calls: [], tokens: [], finishReason: null };
     const role = isFirst ? { role: "assistant" } : {};
     const content = isFirst || gained.text !== "" ? { content: gained.text } : {};
-    const calls = gained.calls.length > 0 ? { tool_calls: gained.calls.map(callDelta) } : {};
+    const calls = gained.calls.length > 0
+      ? { tool_calls: joinCalls(gained.calls).map(callDelta) }
+      : {};
     const fields = this.#isChat
       ? { delta: { ...role, ...content, ...calls } }
       : { text: gained.text };
@@ -117,16 +119,19 @@ function isEmpty({ text, calls, tokens, finishReason }: Delta, showsTokens: bool
 function messageOf({ text, calls }: Delta) {
   const message = { role: "assistant", content: text, refusal: null };
   if (calls.length === 0) return message;
-  const byIndex = Map.groupBy(calls, ({ index }) => index);
-  const tool_calls = [...byIndex.values()].map((parts) => ({
-    id: parts[0]!.id,
-    type: "function",
-    function: {
-      name: parts[0]!.name,
-      arguments: parts.map((part) => part.arguments).join(""),
-    },
-  }));
+  const tool_calls = joinCalls(calls).map((call) => {
+    const { index: _, ...document } = callDelta(call);
+    return document;
+  });
   return { ...message, content: text === "" ? null : text, tool_calls };
+}
+
+/** Joins pieces of one call: clients take one entry of an index in a delta. */
+function joinCalls(calls: readonly ToolCallDelta[]): ToolCallDelta[] {
+  return [...Map.groupBy(calls, ({ index }) => index).values()].map((parts) => ({
+    ...parts[0]!,
+    arguments: parts.map((part) => part.arguments).join(""),
+  }));
 }
 
 function callDelta({ index, id, name, arguments: text }: ToolCallDelta) {
