@@ -212,7 +212,7 @@ function requireSame(
     .difference(new Set(FREE_FLAGS));
   const other = [...names].filter((name) => text(found[name]) !== text(identity[name]));
   if (other.length === 0) return;
-  throw new UsageError(`"${path}" belongs to a run with another ${other.join(", ")}`, {
+  throw new UsageError(`"${path}" belongs to a run that differs in ${other.join(", ")}`, {
     hints: ["resume with the same flags, or begin again with --overwrite"],
   });
 }

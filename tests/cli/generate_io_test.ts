@@ -202,7 +202,7 @@ Deno.test("a run whose JSON schema was edited is not resumed", () =>
     assertEquals((await run(1, "")).code, 3);
     const other = await run(2, "--resume");
     assertEquals(other.code, 2);
-    assertStringIncludes(other.stderr, "belongs to a run with another json-schema");
+    assertStringIncludes(other.stderr, "belongs to a run that differs in json-schema");
   }));
 
 Deno.test("SIGINT and SIGTERM end a long run with 130 and 143, and leave no file", async () => {

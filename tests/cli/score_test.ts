@@ -167,5 +167,5 @@ Deno.test("a shard is not resumed with batches of another size, by which rows ar
     assertEquals((await runParscale(`${line} --batch 1`, { cwd })).code, 3);
     const other = await runParscale(`${line} --batch 2 --resume`, { cwd });
     assertEquals(other.code, 2);
-    assertStringIncludes(other.stderr, "belongs to a run with another batch");
+    assertStringIncludes(other.stderr, "belongs to a run that differs in batch");
   }));

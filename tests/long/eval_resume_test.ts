@@ -102,7 +102,7 @@ Deno.test("a folder of another evaluation is refused, and replaced only when tol
     const line = "--tasks piqa --limit 2 --out";
     await runEval(`${line} run`, cwd);
     const run = (rest: string) => runParscale([...EVAL, ...wordsOf(`${line} ${rest}`)], { cwd });
-    const other = '"run" holds an evaluation with another shots';
+    const other = '"run" holds an evaluation that differs in shots';
     assertFailed(await run("run --shots 1"), 2, other);
     assertEquals((await run("run --shots 1 --overwrite")).code, 0);
     await Deno.mkdir(`${cwd}/mine`);

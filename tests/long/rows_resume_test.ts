@@ -100,7 +100,7 @@ Deno.test("rows are only taken up by the same command over the same input", () =
       assertEquals(await Deno.readTextFile(`${cwd}/out.partial`), before);
     };
     await refused(2, '"out.partial" holds rows of an interrupted run');
-    const other = '"out.partial" belongs to a run with another top-k';
+    const other = '"out.partial" belongs to a run that differs in top-k';
     await refused(2, other, "--resume --top-k 4");
     await Deno.writeTextFile(`${cwd}/in.jsonl`, jsonLines(...PROMPTS.slice(0, 1)));
     await refused(3, `the input ends before row ${last}, which "out.partial" answers`, "--resume");

@@ -177,7 +177,7 @@ export class EvalFolder implements Disposable {
     const different = differences(found, identity);
     if (different.length === 0) return;
     throw new UsageError(
-      `"${this.path}" holds an evaluation with another ${different.join(", ")}`,
+      `"${this.path}" holds an evaluation that differs in ${different.join(", ")}`,
       { hints: ["pass `--overwrite` to replace it, or choose another `--out`"] },
     );
   }
