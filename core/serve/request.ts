@@ -11,7 +11,7 @@ import { type ChatMessage, renderChat } from "../tokenizer/chat.ts";
 import type { TokenizerInfo } from "../tokenizer/types.ts";
 import { ApiError, badField } from "./errors.ts";
 import { Fields } from "./fields.ts";
-import { readTools, type ToolRequest, withArguments } from "./tools.ts";
+import { readTools, requireCalls, type ToolRequest } from "./tools.ts";
 
 /** A text or token ids. */
 export type Prompt = string | readonly number[];
@@ -256,7 +256,9 @@ function readMessages(value: unknown): ChatMessage[] {
       throw badField(at, `\`${at}\` needs a role and content`);
     }
     const content = readContent(message.content, at);
-    return withArguments({ ...message, role: message.role, content }, at);
+    const read = { ...message, role: message.role, content };
+    requireCalls(read, at);
+    return read;
   });
 }
 

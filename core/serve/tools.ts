@@ -5,7 +5,7 @@
  * `<tool_call>`, Llama 3 writes bare JSON.
  */
 import { DataError } from "../base/errors.ts";
-import { isObject, show } from "../base/files.ts";
+import { isObject, jsonValue, show } from "../base/files.ts";
 import { type GrammarSource, supportedSchema } from "../grammar/source.ts";
 import type { ChatMessage } from "../tokenizer/chat.ts";
 import { badField } from "./errors.ts";
@@ -142,26 +142,17 @@ export function toolGrammar(
   return { kind: "tags", format };
 }
 
-/** Calls of an earlier answer as templates read them: arguments are objects, not texts of JSON. */
-export function withArguments(message: ChatMessage, at: string): ChatMessage {
-  const calls = message.tool_calls;
-  if (calls === undefined || calls === null) return message;
+/** Requires calls of an earlier answer to have names, and arguments that are JSON. */
+export function requireCalls({ tool_calls: calls }: ChatMessage, at: string): void {
+  if (calls === undefined || calls === null) return;
   if (!Array.isArray(calls)) throw badField(at, `\`${at}.tool_calls\` needs a list`);
-  const read = calls.map((call) => {
+  for (const call of calls) {
     const body = isObject(call) && isObject(call.function) ? call.function : undefined;
     if (!body || typeof body.name !== "string") {
       throw badField(at, `\`${at}.tool_calls\` needs functions with a name`);
     }
-    return { ...call, function: { ...body, arguments: argumentsOf(body.arguments, at) } };
-  });
-  return { ...message, tool_calls: read };
-}
-
-function argumentsOf(value: unknown, at: string): unknown {
-  if (typeof value !== "string") return value ?? {};
-  try {
-    return JSON.parse(value === "" ? "{}" : value);
-  } catch {
-    throw badField(at, `\`${at}.tool_calls\` has arguments that are not JSON: ${show(value)}`);
+    const { arguments: text } = body;
+    if (typeof text !== "string" || text === "" || jsonValue(text) !== undefined) continue;
+    throw badField(at, `\`${at}.tool_calls\` has arguments that are not JSON: ${show(text)}`);
   }
 }

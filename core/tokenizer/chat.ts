@@ -5,7 +5,7 @@
  * Hugging Face's transformers (trim_blocks, lstrip_blocks), without which the prompt has line feeds no
  * model has seen.
  */
-import { isObject, show } from "../base/files.ts";
+import { isObject, jsonValue, show } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import type { Tokenizer, TokenizerInfo } from "./types.ts";
 
@@ -62,7 +62,7 @@ export async function renderChat(
   const all = {
     ...namedTokens,
     ...variables,
-    messages,
+    messages: messages.map(withArguments),
     tools: tools ?? null,
     add_generation_prompt: addGenerationPrompt,
   };
@@ -75,6 +75,22 @@ export async function renderChat(
       { hints: ["check the order and the roles of the messages"] },
     );
   }
+}
+
+/** Calls of an earlier answer as templates read them: arguments are objects, not texts of JSON. */
+function withArguments(message: ChatMessage): ChatMessage {
+  const { tool_calls: calls } = message;
+  if (!Array.isArray(calls)) return message;
+  const read = calls.map((call) => {
+    const body = isObject(call) && isObject(call.function) ? call.function : undefined;
+    return body ? { ...call, function: { ...body, arguments: argumentsOf(body.arguments) } } : call;
+  });
+  return { ...message, tool_calls: read };
+}
+
+function argumentsOf(value: unknown): unknown {
+  if (typeof value !== "string") return value ?? {};
+  return value === "" ? {} : jsonValue(value) ?? value;
 }
 
 function requireMessages(messages: unknown): void {

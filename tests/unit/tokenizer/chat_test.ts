@@ -74,6 +74,23 @@ Deno.test("with tools the template named tool_use is taken, as in transformers",
   assertEquals(await render({ ...files, "chat_template.jinja": "{{ tools }}" }, [{}]), "[{}]");
 });
 
+Deno.test("arguments of calls are objects, given as text or not", async () => {
+  const template = "{{ messages[0].tool_calls[0].function.arguments | tojson }}";
+  const tokenizer = await open({ "chat_template.jinja": template });
+  const render = (text: unknown) => {
+    const call = { type: "function", function: { name: "now", arguments: text } };
+    return renderChat(tokenizer, [{ role: "assistant", content: null, tool_calls: [call] }]);
+  };
+  const cases: [unknown, string][] = [
+    ['{"a":1}', '{"a": 1}'],
+    [{ a: 1 }, '{"a": 1}'],
+    ["", "{}"],
+    [undefined, "{}"],
+    ["a", '"a"'],
+  ];
+  for (const [given, rendered] of cases) assertEquals(await render(given), rendered);
+});
+
 Deno.test("tools are refused where the template has none, and no tools are none", async () => {
   const tokenizer = await open({ "chat_template.jinja": TEMPLATE });
   const render = (tools: unknown[]) => renderChat(tokenizer, [USER], { tools });
