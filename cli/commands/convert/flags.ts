@@ -149,7 +149,8 @@ export const command = defineCommand({
       details:
         "For inference on cpu and webgpu: starts sooner, with less memory, and gives the very " +
         "results of --quantize at run time. Embedding tables stay as they are; adapters of the " +
-        "source fit. Other programs do not read the folder.",
+        "source fit. Streams are added before, by a conversion of their own. Other programs do not " +
+        "read the folder.",
     },
     "block-size": {
       ...quantizeFlags["block-size"],

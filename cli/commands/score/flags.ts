@@ -7,7 +7,9 @@ export const command = defineCommand({
   description:
     "Reads JSON lines from FILE or stdin. A row has `tokens`, a list of ids, all scored but the " +
     "first; or `text`, all scored; or `prompt` and `continuation`, of which the continuation is " +
-    "scored. White space at the end of a prompt counts to the continuation.\n\n" +
+    "scored. White space at the end of a prompt counts to the continuation. A text, and a " +
+    "continuation of an empty prompt, is scored behind the model's beginning token or, where it " +
+    "has none, its end token.\n\n" +
     "Each result has `id` (the row number where the row has none), `tokens`, `token_logprobs` " +
     "(natural logarithm), their sum `loglikelihood`, and `is_greedy`: whether greedy decoding " +
     "gives these very tokens.",
