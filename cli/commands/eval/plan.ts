@@ -1,11 +1,13 @@
 /** From the flags of `parscale eval` to one of its tasks: evaluate, score, list, show, fetch or merge. */
+import { join } from "node:path";
 import { UsageError } from "../../../core/base/errors.ts";
-import { liesIn } from "../../../core/base/files.ts";
+import { liesIn, statIfExists } from "../../../core/base/files.ts";
 import { shotsOf } from "../../../core/eval/harness/documents.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import { isCode, type Task } from "../../../core/eval/harness/task.ts";
 import { SUITES } from "../../../core/eval/tasks/mod.ts";
 import type { ValuesOf } from "../../framework/command.ts";
+import { formatFlag } from "../../framework/table.ts";
 import { refuseOthers } from "../../input/forms.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { parseShard } from "../../input/shard.ts";
@@ -141,6 +143,11 @@ async function scorePlan(values: EvalValues, samples: string): Promise<ScorePlan
   if (values.model !== undefined && !values.chat) {
     throw new UsageError("`--score` cannot be combined with `--model`", {
       hints: ["leave out --model; samples are scored as they are"],
+    });
+  }
+  if ((await statIfExists(samples))?.isDirectory) {
+    throw new UsageError(`"${samples}" is a folder, not a file`, {
+      hints: [`did you mean ${formatFlag("score", join(samples, "samples.jsonl"))}?`],
     });
   }
   const { out } = values;
