@@ -69,7 +69,7 @@ Deno.test("a damaged line, other flags and other input are refused", async () =>
   }
   await interrupted("", (options) => {
     const other = { ...options, identity: { seed: 2 } };
-    assertThrows(() => new Journal(other), UsageError, "another seed");
+    assertThrows(() => new Journal(other), UsageError, "differs in seed");
     using journal = new Journal(options);
     assertThrows(() => journal.has(0, "z"), DataError, "input row 0 differs");
     journal.has(0, "a");
