@@ -14,6 +14,9 @@ import { medianOf } from "../../core/base/statistics.ts";
 
 const SECONDS = Number(Deno.env.get("PARSCALE_SOAK_S") ?? 10), CLIENTS = 64;
 
+/** Requests at least, however slow the machine: the memory of fewer still grows to its usual size. */
+const REQUESTS = 1500;
+
 /** Later requests of its kind that may end before one: each client may have one under way. */
 const OVERTAKEN = CLIENTS;
 
@@ -63,7 +66,8 @@ class Soak {
   readonly waits = new Map<string, Wait[]>();
   readonly lost: string[] = [];
   aborted = 0;
-  #count = 0;
+  /** Requests so far that were not to be aborted. */
+  count = 0;
   readonly #server: TestServer;
   readonly #draws = new Draws(20261125, "soak");
 
@@ -87,7 +91,7 @@ class Soak {
   }
 
   async #timed(name: string, work: () => Promise<string>): Promise<void> {
-    const began = this.#count++, at = performance.now();
+    const began = this.count++, at = performance.now();
     try {
       const problem = await work();
       if (problem !== "") this.lost.push(`${name}: ${problem}`);
@@ -153,7 +157,7 @@ Deno.test({
     const watch = setInterval(() => memory.push(measure(pid).memory), 250);
     const end = performance.now() + 1000 * SECONDS;
     await Promise.all(Array.from({ length: CLIENTS }, async () => {
-      while (performance.now() < end) await soak.send();
+      while (performance.now() < end || soak.count < REQUESTS) await soak.send();
     }));
     clearInterval(watch);
     await until(async () => {
