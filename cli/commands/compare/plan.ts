@@ -68,8 +68,10 @@ export async function plan(
     );
   }
   const methods = await methodsOf(values);
-  for (const { name, model } of methods) {
+  for (const model of new Set(methods.map(({ model }) => model))) {
     if (!await isOnHub(model.model)) await findCheckpoint(model, io);
+  }
+  for (const { name } of methods) {
     if (out !== undefined) await requireUsable(join(out, name), { overwrite });
   }
   const timed = ids.length > 0
@@ -102,12 +104,12 @@ export async function describe(plan: ReadPlan | EvaluatePlan, io: Io): Promise<P
 
 async function methodsOf({ beams, parscale, ...values }: CompareValues): Promise<Method[]> {
   const model = values.model!; // the table asks for it where there are no folders
-  const single = ["--model", model];
+  const single = ["--model", model], one = { model };
   const methods: Method[] = [
-    { name: "p1", model: { model }, args: single },
+    { name: "p1", model: one, args: single },
     ...beams.map((count) => ({
       name: `beams-${count}`,
-      model: { model },
+      model: one,
       args: [...single, "--num-beams", String(count)],
     })),
   ];
