@@ -12,7 +12,7 @@ import type { Value } from "./value.ts";
 
 /** Expands, shares and prunes a program for a device that runs the ops `runs` accepts. */
 export function prepare(program: Program, runs: (op: Op) => boolean): Program {
-  return dropUnread(scatterIntoSum(shareEqual(mergeViews(expand(program, runs)))));
+  return dropUnread(scatterIntoSum(shareEqual(expand(program, runs))));
 }
 
 /**
@@ -31,29 +31,22 @@ export function expand(program: Program, runs: (op: Op) => boolean): Program {
   return current;
 }
 
-/** Lets a view of a view of the same kind look at the source itself. */
-function mergeViews(program: Program): Program {
-  const views = new Map<Value, { readonly op: Op; readonly source: Value }>();
-  return rebuild(program, (g, node, inputs) => {
-    const { op } = node;
-    if (op.memory !== "view") return g.apply(op, inputs, node.attributes);
-    const inner = views.get(inputs[0]!);
-    const source = inner?.op === op ? inner.source : inputs[0]!;
-    const outputs = g.apply(op, [source], node.attributes);
-    views.set(outputs[0]!, { op, source });
-    return outputs;
-  });
-}
-
-/** Computes nodes with the same op, inputs and attributes once. */
+/**
+ * Computes nodes with the same op, inputs and attributes once. A view of a view of the same kind looks at
+ * the source itself.
+ */
 export function shareEqual(program: Program): Program {
   const seen = new Map<string, readonly Value[]>();
-  return rebuild(program, (g, node, inputs) => {
+  const views = new Map<Value, { readonly op: Op; readonly source: Value }>();
+  return rebuild(program, (g, { op, attributes }, inputs) => {
     // A node that writes into its input is an action, not a value: two of them are not one.
-    if (node.op.memory === "required") return g.apply(node.op, inputs, node.attributes);
-    const ids = inputs.map((value) => value.id).join();
-    const key = `${node.op.name}(${ids})${JSON.stringify(node.attributes)}`;
-    return seen.getOrInsertComputed(key, () => g.apply(node.op, inputs, node.attributes));
+    if (op.memory === "required") return g.apply(op, inputs, attributes);
+    const isView = op.memory === "view", inner = isView ? views.get(inputs[0]!) : undefined;
+    const operands = inner?.op === op ? [inner.source] : inputs;
+    const key = `${op.name}(${operands.map(({ id }) => id)})${JSON.stringify(attributes)}`;
+    const outputs = seen.getOrInsertComputed(key, () => g.apply(op, operands, attributes));
+    if (isView) views.set(outputs[0]!, { op, source: operands[0]! });
+    return outputs;
   });
 }
 
@@ -63,6 +56,7 @@ export function shareEqual(program: Program): Program {
  * rounded in another order.
  */
 export function scatterIntoSum(program: Program): Program {
+  if (!program.nodes.some((node) => isNode(node, p.scatterAdd))) return program;
   const states = new Set(program.state.values());
   const makers = new Map<Value, Node>();
   const isZero = (value: Value): boolean => {

@@ -25,13 +25,11 @@ const [I32, STRING] = [5, 8];
 
 /** Texts of a list in UTF-8, in one array: 250,000 arrays would take more memory than the file. */
 export class Texts {
-  readonly #bytes: Uint8Array<ArrayBuffer>;
   /** End of each text. */
   readonly #ends: Uint32Array;
 
   /** Takes a list as it lies in the file, each text after its length. */
-  constructor(bytes: Uint8Array<ArrayBuffer>, count: number) {
-    this.#bytes = bytes;
+  constructor(readonly bytes: Uint8Array<ArrayBuffer>, count: number) {
     this.#ends = new Uint32Array(count);
     const view = new DataView(bytes.buffer);
     for (let i = 0, at = 0; i < count; i++) {
@@ -45,12 +43,17 @@ export class Texts {
   }
 
   at(index: number): Uint8Array<ArrayBuffer> {
-    const start = index === 0 ? 0 : this.#ends[index - 1]!;
-    return this.#bytes.subarray(start + 8, this.#ends[index]);
+    return this.bytes.subarray(this.start(index), this.end(index));
   }
 
-  *entries(): Generator<readonly [number, Uint8Array<ArrayBuffer>]> {
-    for (let i = 0; i < this.length; i++) yield [i, this.at(i)];
+  /** Position in `bytes` of the first byte of a text. */
+  start(index: number): number {
+    return 8 + (index === 0 ? 0 : this.#ends[index - 1]!);
+  }
+
+  /** Position behind its last byte. */
+  end(index: number): number {
+    return this.#ends[index]!;
   }
 }
 

@@ -106,20 +106,21 @@ export function tokenizerJson(metadata: Metadata): Uint8Array<ArrayBuffer> {
   let isFirst = true;
   text.raw('{"version":"1.0","model":{"type":"BPE","dropout":null,"unk_token":null,');
   text.raw(`"ignore_merges":${layout.ignoreMerges},"vocab":{`);
-  for (const [id, token] of tokens.entries()) {
+  for (let id = 0; id < tokens.length; id++) {
     const isAdded = typeOf(id) === CONTROL || typeOf(id) === USER_DEFINED;
-    if (isAdded) added.push(addedToken(id, token, typeOf(id)));
+    if (isAdded) added.push(addedToken(id, tokens.at(id), typeOf(id)));
     // Python's library numbers added tokens on from the vocabulary, unless they are in it.
-    if (!isNormal(id) && !(isAdded && id < last && token.every(isPrintable))) continue;
+    if (!isNormal(id) && !(isAdded && id < last && tokens.at(id).every(isPrintable))) continue;
     text.ascii(isFirst ? "" : ",");
-    text.string(token);
+    text.string(tokens, id);
     text.ascii(`:${id}`);
     isFirst = false;
   }
   text.raw('},"merges":[');
-  for (const [i, merge] of metadata.texts(`${KEY}.merges`)?.entries() ?? []) {
+  const merges = metadata.texts(`${KEY}.merges`);
+  for (let i = 0; i < (merges?.length ?? 0); i++) {
     text.ascii(i > 0 ? "," : "");
-    text.string(merge);
+    text.string(merges!, i);
   }
   const { normalizer, pre_tokenizer } = layout;
   const decoder = byteLevel(true);
@@ -259,14 +260,15 @@ class JsonText {
     for (let i = 0; i < text.length; i++) this.#bytes[this.#length++] = text.charCodeAt(i);
   }
 
-  /** A string of UTF-8 bytes; those that JSON escapes are rare. */
-  string(text: Uint8Array): void {
-    this.#reserve(text.length * 6 + 2);
+  /** A text of a list as a string; bytes that JSON escapes are rare. */
+  string(texts: Texts, index: number): void {
+    const { bytes } = texts, end = texts.end(index), start = texts.start(index);
+    this.#reserve((end - start) * 6 + 2);
     const out = this.#bytes;
     let at = this.#length;
     out[at++] = 0x22;
-    for (let i = 0; i < text.length; i++) {
-      const byte = text[i]!;
+    for (let i = start; i < end; i++) {
+      const byte = bytes[i]!;
       if (byte < 0x20) {
         const escape = `\\u${byte.toString(16).padStart(4, "0")}`;
         at += UTF8.encodeInto(escape, out.subarray(at)).written;
