@@ -48,6 +48,8 @@ export interface RunIdentity {
 
 /** Rows on their way to a report. */
 export class RowWriter implements Disposable {
+  /** Rows of the input that an interrupted run has finished. */
+  readonly resumed: number = 0;
   readonly #journal: Journal | undefined;
   readonly #options: ReportOptions;
   readonly #turns = new Turns();
@@ -73,12 +75,8 @@ export class RowWriter implements Disposable {
     const flags = Object.entries(invocation.config).filter(([name]) => !free.includes(name));
     const all = { ...Object.fromEntries(flags), ...identity() };
     this.#journal = new Journal({ out, identity: all, resume, overwrite });
-    if (resume) io.note(`resuming "${out}": ${this.#journal.size} rows done`);
-  }
-
-  /** Rows of the input that are finished, of an interrupted run too. */
-  get done(): number {
-    return this.#journal?.size ?? this.#written;
+    this.resumed = this.#journal.size;
+    if (resume) io.note(`resuming "${out}": ${this.resumed} rows done`);
   }
 
   /** Returns whether an interrupted run has finished the row at this position. */

@@ -15,6 +15,8 @@ import { parscale, runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { HANG_MS } from "../hang.ts";
 import { CHAT_MODEL, makeAdapter } from "./serve_testing.ts";
+import { captureIo } from "../unit/cli/capture_io.ts";
+import { main } from "../../cli/main.ts";
 
 const GENERATE = `generate --model ${MODEL}`;
 const FEW = `${GENERATE} --max-tokens 4`;
@@ -203,6 +205,25 @@ Deno.test("a run whose JSON schema was edited is not resumed", () =>
     const other = await run(2, "--resume");
     assertEquals(other.code, 2);
     assertStringIncludes(other.stderr, "belongs to a run that differs in json-schema");
+  }));
+
+Deno.test("progress counts the rows of the shard, and in its rate only those of this run", () =>
+  withScratch(async (cwd) => {
+    const run = async (last: unknown, flags: string) => {
+      const rows = [0, 1, 2, 3, 4].map((id) => ({ tokens: [id] }));
+      await Deno.writeTextFile(`${cwd}/in.jsonl`, jsonLines(...rows, last));
+      let ms = 0;
+      const { io, stderr } = captureIo({ now: () => ms += 20_000 });
+      const line = `${FEW} ${cwd}/in.jsonl --batch 1 -o ${cwd}/${flags}`;
+      return { code: await main(line.split(" "), io), stderr: stderr() };
+    };
+    const { stderr } = await run({ tokens: [5] }, "shard --json --shard 1/2");
+    assertStringIncludes(stderr, "Generating: 1/3 rows,");
+    assertStringIncludes(stderr, "Generating: 3 rows in");
+    assertEquals((await run("broken", "whole --jsonl")).code, 3);
+    const resumed = await run({ tokens: [5] }, "whole --jsonl --resume");
+    assertStringIncludes(resumed.stderr, "Generating: 6 rows,");
+    assertStringIncludes(resumed.stderr, "Generating: 1 rows in");
   }));
 
 Deno.test("SIGINT and SIGTERM end a long run with 130 and 143, and leave no file", async () => {

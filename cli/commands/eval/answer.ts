@@ -253,7 +253,6 @@ class TaskProgress implements Disposable {
   readonly #done = new Map<string, number>();
   #task: string | undefined;
   #line: Progress | undefined;
-  #before = 0;
 
   constructor(
     readonly io: Io,
@@ -264,16 +263,15 @@ class TaskProgress implements Disposable {
   }
 
   add({ task }: Sample): void {
-    const done = (this.#done.get(task) ?? 0) + 1;
+    const from = this.#done.get(task) ?? 0, done = from + 1;
     this.#done.set(task, done);
     if (task !== this.#task) {
       this.#line?.[Symbol.dispose]();
-      this.#before = done - 1;
-      const total = this.totals.get(task)! - this.#before;
-      this.#line = new Progress(this.io, { label: `Evaluating ${task}`, unit: "samples", total });
+      const label = `Evaluating ${task}`, total = this.totals.get(task)!;
+      this.#line = new Progress(this.io, { label, unit: "samples", total, from });
       this.#task = task;
     }
-    this.#line!.update(done - this.#before);
+    this.#line!.update(done);
   }
 
   [Symbol.dispose](): void {

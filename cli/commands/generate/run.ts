@@ -221,9 +221,11 @@ async function writeRows(
     resume,
     identity: () => ({ model: model(), device, "json-schema": jsonSchema }),
   });
-  const total = "length" in prompts ? prompts.length : undefined;
-  using progress = new Progress(io, { label: "Generating", unit: "rows", total });
-  let count = 0;
+  const total = "length" in prompts
+    ? prompts.filter(({ at }) => isOfShard(shard, at)).length
+    : undefined;
+  let count = 0, answered = rows.resumed;
+  using progress = new Progress(io, { label: "Generating", unit: "rows", total, from: answered });
   const open = async function* () {
     for await (const prompt of rows.untilInterrupted(each(prompts))) {
       const { at, ...input } = prompt;
@@ -233,12 +235,12 @@ async function writeRows(
     }
   };
   const onPrefill = (done: number, total: number) =>
-    progress.update(rows.done, `reading ${done}/${total} tokens of prompts`);
+    progress.update(answered, `reading ${done}/${total} tokens of prompts`);
   for await (const event of answer(open(), onPrefill)) {
     const { at, ...input } = event.prompt;
     if (event.kind !== "text") {
       rows.add(at, input, [resultOf(event, numReturn > 1)]);
-      progress.update(rows.done);
+      progress.update(++answered);
     }
     await rows.pause();
   }

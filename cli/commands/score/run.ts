@@ -92,7 +92,8 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
       batch: shard === undefined ? undefined : batch, // shards are dealt by batches
     }),
   });
-  using progress = new Progress(io, { label: "Scoring", unit: "rows" });
+  let done = results.resumed;
+  using progress = new Progress(io, { label: "Scoring", unit: "rows", from: done });
   const name = inputName(from);
   const limit = memoryBudget(plan.model.memoryLimit, model.engine.device);
   let at = 0;
@@ -106,7 +107,8 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
     const isDone = rows.map((row, i) => results.has(at + i, row.fields)).every((done) => done);
     const scored = isDone ? [] : await scoreRows(model, rows, name, streamWeights, limit);
     scored.forEach((result, i) => results.add(at + i, rows[i]!.fields, [result]));
-    progress.update(at += rows.length);
+    at += rows.length;
+    progress.update(done += scored.length);
     await results.pause();
   };
   let rows: InputRow[] = [];
