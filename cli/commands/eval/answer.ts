@@ -9,6 +9,7 @@ import {
   type Answerer,
   type PlannedDocument,
   predict,
+  type Unfinished,
 } from "../../../core/eval/harness/predict.ts";
 import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
 import { type Sample, sampleKey } from "../../../core/eval/harness/samples.ts";
@@ -22,6 +23,7 @@ import type { ModelPlan } from "../../input/open_model.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
+import { Turns } from "../../output/row_writer.ts";
 import { type EvaluatePlan, temperaturesOf } from "./plan.ts";
 
 /** An opened model, ready to answer. */
@@ -144,13 +146,15 @@ export async function answer(
     batch: batchSize(model, plan, batch, modelPlan?.memoryLimit, sampling.maxTokens),
   };
   using clock = new StatsClock(io, folder);
-  for await (const sample of predict(model, plan, options, (key) => done.has(key))) {
-    samples.push(sample);
-    folder?.append(sample);
-    progress.add(sample);
-    clock.note();
-    // Lets a signal arrive where the model never waits.
-    await new Promise((resolve) => setTimeout(resolve, 0));
+  const turns = new Turns();
+  for await (const event of predict(model, plan, options, (key) => done.has(key))) {
+    if ("sample" in event) {
+      samples.push(event);
+      folder?.append(event);
+      progress.add(event);
+      clock.note();
+    } else progress.show(event);
+    await turns.give();
     if (io.interruption.aborted) throw interrupted(io, folder, samples.length);
   }
   warnAboutTruncation(model, io);
@@ -263,15 +267,33 @@ class TaskProgress implements Disposable {
   }
 
   add({ task }: Sample): void {
-    const from = this.#done.get(task) ?? 0, done = from + 1;
+    const line = this.#lineOf(task), done = this.#doneOf(task) + 1;
     this.#done.set(task, done);
+    line.update(done);
+  }
+
+  show({ task, windows }: Unfinished): void {
+    // Answers in free words are of several tasks at once.
+    if (!windows) return;
+    this.#lineOf(task).update(this.#doneOf(task), `window ${windows[0]} of ${windows[1]}`);
+  }
+
+  #doneOf(task: string): number {
+    return this.#done.get(task) ?? 0;
+  }
+
+  #lineOf(task: string): Progress {
     if (task !== this.#task) {
       this.#line?.[Symbol.dispose]();
-      const label = `Evaluating ${task}`, total = this.totals.get(task)!;
-      this.#line = new Progress(this.io, { label, unit: "samples", total, from });
+      this.#line = new Progress(this.io, {
+        label: `Evaluating ${task}`,
+        unit: "samples",
+        total: this.totals.get(task)!,
+        from: this.#doneOf(task),
+      });
       this.#task = task;
     }
-    this.#line!.update(done);
+    return this.#line!;
   }
 
   [Symbol.dispose](): void {

@@ -7,6 +7,7 @@
  */
 import type { FinishReason } from "../../generate/request.ts";
 import { GREEDY } from "../../base/sampling.ts";
+import type { Score } from "../../generate/score.ts";
 import { scoreSets } from "../../generate/score_sets.ts";
 import { RandomStream } from "../../base/random.ts";
 import type { Session } from "../../session/session.ts";
@@ -48,13 +49,23 @@ export interface Answerer {
   readonly encoder: RequestEncoder;
 }
 
-/** Answers all documents but for samples whose key `isDone`. */
+/** Work on a task that has finished no sample yet. */
+export interface Unfinished {
+  readonly task: string;
+  /** Windows of a text that were read, and all it has. */
+  readonly windows?: readonly [read: number, all: number];
+}
+
+/**
+ * Answers all documents but for samples whose key `isDone`. Between samples it tells that it is at work,
+ * so that a caller may stop it.
+ */
 export async function* predict(
   model: Answerer,
   plan: readonly PlannedDocument[],
   options: DecodingOptions,
   isDone: (key: string) => boolean,
-): AsyncGenerator<Sample> {
+): AsyncGenerator<Sample | Unfinished> {
   const byTask = Map.groupBy(plan, ({ document }) => document.task);
   for (const [task, planned] of byTask) {
     if (task.kind !== "generation") yield* scoreTexts(model, planned, options, isDone);
@@ -74,18 +85,29 @@ async function* scoreTexts(
   planned: readonly PlannedDocument[],
   { batch }: DecodingOptions,
   isDone: (key: string) => boolean,
-): AsyncGenerator<Sample> {
+): AsyncGenerator<Sample | Unfinished> {
   const isDoneAt = (i: number) => isDone(sampleKey(keyOf(planned[i]!, 0)));
   if (planned.every((_, i) => isDoneAt(i))) return;
-  const sets = planned.map(({ requests }) => {
-    const [first] = requests as LikelihoodRequest[];
-    return first!.kind === "loglikelihood_rolling"
-      ? encoder.windows(first!)
-      : encoder.pairs(requests as LikelihoodRequest[]);
+  // A set is computed at once: windows of a text, of which there may be many, are sets of their own.
+  const parts = planned.flatMap(({ requests }, at) => {
+    const asked = requests as LikelihoodRequest[], [first] = asked;
+    const sets = first!.kind === "loglikelihood_rolling"
+      ? encoder.windows(first!).map((window) => [window])
+      : [encoder.pairs(asked)];
+    const of = { at, count: sets.length, read: 0, found: [] as Score[][] };
+    return sets.map((set, part) => ({ of, part, set }));
   });
-  for await (const { index, scores } of scoreSets(engine, sets, { batch, skip: isDoneAt })) {
-    const { document } = planned[index]!;
-    const key = keyOf(planned[index]!, 0);
+  const sets = parts.map(({ set }) => set), skip = (i: number) => isDoneAt(parts[i]!.of.at);
+  for await (const { index, scores: some } of scoreSets(engine, sets, { batch, skip })) {
+    const { of, part } = parts[index]!, { at, count, found } = of;
+    const { document } = planned[at]!;
+    found[part] = some;
+    if (++of.read < count) {
+      yield { task: document.task.name, windows: [of.read, count] };
+      continue;
+    }
+    const scores = found.flat();
+    const key = keyOf(planned[at]!, 0);
     const values = scores.map(({ loglikelihood }) => loglikelihood);
     if (document.task.kind === "perplexity") {
       const tokens = scores.reduce((sum, { tokenLogprobs }) => sum + tokenLogprobs.length, 0);
@@ -108,7 +130,7 @@ async function* sampleAnswers(
   plan: readonly PlannedDocument[],
   options: DecodingOptions,
   isDone: (key: string) => boolean,
-): AsyncGenerator<Sample> {
+): AsyncGenerator<Sample | Unfinished> {
   const requests = function* (): Generator<CompletionRequest<Omit<Open, "tokens">>> {
     for (const planned of plan) {
       for (const [sample, temperature] of options.temperatures(planned.document.task).entries()) {
@@ -131,7 +153,9 @@ async function* sampleAnswers(
   for await (const event of complete(engine, tokenizer, requests(), options)) {
     const { of, stream: { tokens }, finishReason, error } = event;
     if (error !== undefined) throw error;
-    if (finishReason) yield finish(model, { ...of, tokens }, finishReason);
+    yield finishReason
+      ? finish(model, { ...of, tokens }, finishReason)
+      : { task: of.planned.document.task.name };
   }
 }
 

@@ -6,11 +6,14 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { RequestEncoder } from "../../../core/eval/harness/encode.ts";
-import { cutAtStops } from "../../../core/eval/harness/predict.ts";
+import type { Document } from "../../../core/eval/harness/documents.ts";
+import type { Sample } from "../../../core/eval/harness/samples.ts";
+import { cutAtStops, type DecodingOptions, predict } from "../../../core/eval/harness/predict.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { scoreBatch } from "../../../core/generate/score.ts";
 import type { ScoreSet } from "../../../core/generate/score_sets.ts";
 import type { Device } from "../../../core/runtime/device.ts";
+import type { Session } from "../../../core/session/session.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { devices } from "../devices.ts";
 import { request, scoresOf, tokensOf } from "../engines.ts";
@@ -54,16 +57,33 @@ for (const { name, device } of devices) {
     }
   });
 
-  Deno.test(`${name}: rolling log-likelihoods equal the harness's, last window filled up`, async () => {
+  Deno.test(`${name}: rolling log-likelihoods equal the harness's, last window filled up, a batch at a time`, async () => {
     for (const { max_length, rows } of GOLDEN.rolling) {
       const { engine, encoder } = open(device, max_length);
-      for (const { text, loglikelihood, tokens } of rows) {
-        const request = { kind: "loglikelihood_rolling", context: "", continuation: text } as const;
-        const [scores] = await scoresOf(engine, [encoder.windows(request)], { batch: 4 });
-        const total = scores!.reduce((sum, score) => sum + score.loglikelihood, 0);
-        assert(Math.abs(total / loglikelihood - 1) < 1e-6, `${tokens} tokens: ${total}`);
-        assertEquals(scores!.reduce((sum, one) => sum + one.tokenLogprobs.length, 0), tokens);
+      const tokens: number[] = rows.map((row: { tokens: number }) => row.tokens);
+      const sizes: number[] = [], createCache = engine.createCache.bind(engine);
+      engine.createCache = (batch, slots) => createCache(sizes[sizes.length] = batch, slots);
+      const plan = rows.map(({ text }: { text: string }, id: number) => {
+        const asked = { kind: "loglikelihood_rolling", context: "", continuation: text } as const;
+        const document = { task: { name: "text", kind: "perplexity" }, id } as unknown as Document;
+        return { document, requests: [asked], hash: String(id) };
+      });
+      const options = { batch: 2 } as DecodingOptions;
+      const session = { engine, tokenizer } as Session;
+      let told = 0;
+      for await (const event of predict({ session, encoder }, plan, options, () => false)) {
+        if ("windows" in event) {
+          told++; // so a caller may stop within a long text
+          continue;
+        }
+        const { doc_id, tokens: count, loglikelihood: [total] = [] } = event as Sample;
+        const row = rows[doc_id as number];
+        assert(Math.abs(total! / row.loglikelihood - 1) < 1e-6, `${count} tokens`);
+        assertEquals(count, row.tokens);
       }
+      const windows = tokens.map((count) => Math.ceil(count / max_length));
+      assertEquals(told, windows.reduce((sum, count) => sum + count - 1, 0));
+      assert(Math.max(...sizes) <= options.batch, `${sizes} windows at once`);
     }
   });
 
