@@ -142,19 +142,20 @@ export class Progress implements Disposable {
   }
 }
 
-/** Progress while long prompts are read, one after the other; a prompt of one chunk has none. */
-export class PrefillProgress implements Disposable {
+/** Progress of tokens that are read now and then: a long prompt, or validation data. */
+export class ReadingProgress implements Disposable {
   #progress: Progress | undefined;
 
-  constructor(private readonly io: Io) {}
+  /** `label` names the work. */
+  constructor(private readonly io: Io, private readonly label: string) {}
 
-  /** Reports the number of prompt tokens read. */
-  update(done: number, total: number): void {
-    this.#progress ??= new Progress(this.io, { label: "Reading prompt", unit: "tokens", total });
+  /** Reports the number of tokens read. */
+  update(done: number, total?: number): void {
+    this.#progress ??= new Progress(this.io, { label: this.label, unit: "tokens", total });
     this.#progress.update(done);
   }
 
-  /** Ends the line, when the first token is there. */
+  /** Ends the line; the next report begins another. */
   end(): void {
     this.#progress?.[Symbol.dispose]();
     this.#progress = undefined;

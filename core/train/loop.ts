@@ -57,6 +57,8 @@ export interface StepReport {
 export interface LoopHooks {
   /** Takes the mean loss over the validation data before the first step. */
   onStart(evalLoss: number): void;
+  /** Takes the tokens of the validation data that were read, after each batch. */
+  onValidate?(tokens: number): void;
   onStep(report: StepReport): void;
   save(state: TrainingState): Promise<void>;
   readonly signal: AbortSignal;
@@ -78,7 +80,7 @@ export async function train(
   const { steps } = options.schedule;
   let saved = start.step;
   const validates = options.evalFeed && state.step === 0 && !hooks.signal.aborted;
-  const before = validates ? await validate(trainer, options.evalFeed!(), hooks.signal) : undefined;
+  const before = validates ? await validate(trainer, options.evalFeed!(), hooks) : undefined;
   if (before !== undefined) hooks.onStart(before);
   while (state.step < steps && !hooks.signal.aborted) {
     const began = performance.now();
@@ -111,7 +113,7 @@ export async function train(
       seconds,
       dataWait: read.waited / seconds,
       evalLoss: due && options.evalFeed
-        ? await validate(trainer, options.evalFeed(), hooks.signal)
+        ? await validate(trainer, options.evalFeed(), hooks)
         : undefined,
     });
     if (step % options.saveEvery !== 0) continue;
@@ -129,15 +131,18 @@ export async function train(
 async function validate(
   trainer: Trainer,
   feed: Feed<Batch>,
-  signal: AbortSignal,
+  hooks: LoopHooks,
 ): Promise<number | undefined> {
   const own = { loss: 0, predicted: 0 };
-  for (let batch = feed.next(); batch && !signal.aborted; batch = feed.next()) {
+  let tokens = 0;
+  hooks.onValidate?.(tokens);
+  for (let batch = feed.next(); batch && !hooks.signal.aborted; batch = feed.next()) {
     const sums = await trainer.evaluate(batch);
     own.loss += sums.loss;
     own.predicted += sums.predicted;
+    hooks.onValidate?.(tokens += batch.used);
   }
-  const ended = Number(signal.aborted);
+  const ended = Number(hooks.signal.aborted);
   const sums = await trainer.collective.sum([own.loss, own.predicted, ended]);
   return sums[2] === 0 ? sums[0]! / sums[1]! : undefined;
 }

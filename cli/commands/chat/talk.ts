@@ -3,7 +3,7 @@ import { DataError } from "../../../core/base/errors.ts";
 import { hasStreamWeights } from "../../../core/model/config.ts";
 import { errorText } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
-import { PrefillProgress } from "../../output/progress.ts";
+import { ReadingProgress } from "../../output/progress.ts";
 import { type AnswerPart, type ChatSession } from "./session.ts";
 import { winnerOf } from "../../../core/analysis/streams.ts";
 import { visible, visibleLines } from "../../output/clean.ts";
@@ -127,7 +127,7 @@ export class Talk {
     this.#answering = new AbortController();
     this.#failed = undefined;
     try {
-      using reading = new PrefillProgress(io);
+      using reading = new ReadingProgress(io, "Reading prompt");
       const onPrefill = reading.update.bind(reading);
       const { signal } = this.#answering;
       for await (const part of this.session.answer(message, signal, onPrefill, at)) {

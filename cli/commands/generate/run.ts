@@ -19,7 +19,7 @@ import { visible, visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
-import { PrefillProgress, Progress } from "../../output/progress.ts";
+import { Progress, ReadingProgress } from "../../output/progress.ts";
 import { generateColumns, RowWriter, Turns } from "../../output/row_writer.ts";
 import { openSink } from "../../output/sink.ts";
 import type { Decoding, GeneratePlan } from "./plan.ts";
@@ -63,7 +63,7 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
   if (isText && io.isTerminal("stdout") && isRaw(plan) && tokenizer.chatTemplate !== undefined) {
     io.note("the prompt is continued as it stands; --chat applies the model's chat template");
   }
-  using reading = new PrefillProgress(io);
+  using reading = new ReadingProgress(io, "Reading prompt");
   const answer = async function* (
     prompts: AsyncIterable<Prompt>,
     onPrefill = (done: number, total: number) => reading.update(done, total),

@@ -19,7 +19,7 @@ import { configKeys, type Invocation, toJson } from "../../output/document.ts";
 import { formatFlag } from "../../framework/table.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
-import { formatDuration, Progress } from "../../output/progress.ts";
+import { formatDuration, Progress, ReadingProgress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
 import type { EndingSignal } from "../../output/signals.ts";
 import { type Ranks, withRanks } from "../../ranks/ranks.ts";
@@ -120,14 +120,18 @@ async function trainInto(
     everyItems: plan.logEvery,
     line: (count) => progressLine(count, last, flops / peak),
   });
+  using validating = new ReadingProgress(io, "Validating");
   const hooks = {
     signal: ranks.signal,
+    onValidate: (tokens: number) => validating.update(tokens),
     onStart(loss: number) {
+      validating.end();
       startLoss = loss;
       progress.restart();
       io.note(`validation loss before the first step: ${loss.toFixed(4)}`);
     },
     onStep(step: StepReport) {
+      validating.end();
       last = step;
       evalLoss = step.evalLoss ?? evalLoss;
       const row = metricsRow(step, ranks.world);

@@ -75,7 +75,7 @@ Deno.test("a validation that is aborted ends without a loss, and its step is sav
   assertEquals(await log("validation 2"), "validate,start,step 1,validate,step 2,save 2");
 });
 
-Deno.test("a report has means per predicted token, and the smoothed loss", async () => {
+Deno.test("a report has means per predicted token, the smoothed loss, and how far a validation is", async () => {
   const losses = [16, 32], validated = [{ loss: 3, predicted: 2 }, { loss: 7, predicted: 3 }];
   let left: typeof validated = [];
   const trainer = trainerWith({
@@ -84,7 +84,7 @@ Deno.test("a report has means per predicted token, and the smoothed loss", async
       return { loss: losses.shift()!, predicted: 8, streamWeights: [2, 6] };
     },
   });
-  const reports: StepReport[] = [], before: number[] = [];
+  const reports: StepReport[] = [], before: number[] = [], read: number[] = [];
   const options: LoopOptions = {
     schedule: { kind: "constant", steps: 2, warmup: 2, minFactor: 1 },
     rates: { backbone: 1, prefix: 2, aggregator: 4 },
@@ -99,10 +99,11 @@ Deno.test("a report has means per predicted token, and the smoothed loss", async
   const state = await train(trainer, FEED, { ...START, tokens: 100 }, options, {
     signal: new AbortController().signal,
     onStart: (loss) => before.push(loss),
+    onValidate: (tokens) => read.push(tokens),
     onStep: (report) => reports.push(report),
     save: () => Promise.resolve(),
   });
-  assertEquals(before, [2]);
+  assertEquals([before, read], [[2], [0, 8, 16, 0, 8, 16]]);
   const [first, second] = reports as [StepReport, StepReport];
   assertEquals([first.loss, second.loss], [2, 4]);
   assertAlmostEquals(second.lossEma, 0.95 * 2 + 0.05 * 4, 1e-12);
