@@ -3,7 +3,7 @@ import type { Engine } from "./engine.ts";
 import { bucketFor } from "./kv_cache.ts";
 import { SCORE_CHUNK } from "./score.ts";
 
-/** Share of the limit up to which the keys and values of a batch count as small. */
+/** Share of the limit up to which the keys, values and logits of a batch count as small. */
 const SMALL = 1 / 16;
 
 /**
@@ -20,13 +20,16 @@ export function largestBatch(
   },
 ): number {
   const capacity = bucketFor(engine.device, slots);
-  // An exact plan takes up to a tenth of a second, so there is none for small caches.
+  // An exact plan takes up to a tenth of a second, so there is none for small batches.
   const { numHiddenLayers: layers, numKeyValueHeads: heads, headDim, streams } = engine.config;
   const slotBytes = 2 * layers * streams * heads * headDim * 4;
-  if (most * capacity * slotBytes <= SMALL * limit) return most;
+  const tokens = Math.min(SCORE_CHUNK, slots);
+  // Of texts every token is scored, of choices a few.
+  const logitBytes = use === "score" ? tokens * engine.config.vocabSize * 4 : 0;
+  if (most * (capacity * slotBytes + logitBytes) <= SMALL * limit) return most;
   const bytesOf = (batch: number) => {
     if (use === "score") {
-      const sizes = { batch, tokens: Math.min(SCORE_CHUNK, slots), capacity, selected: 32 };
+      const sizes = { batch, tokens, capacity, selected: batch * tokens };
       return engine.plan(sizes, { head: "score" }).totalBytes;
     }
     const { totalBytes, sections } = engine.plan({ batch, tokens: 1, capacity, selected: batch });

@@ -2,8 +2,9 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { DataError, NumericalError } from "../../../core/base/errors.ts";
+import { largestBatch } from "../../../core/generate/batch_size.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import { scoreBatch, type ScoreRequest } from "../../../core/generate/score.ts";
+import { SCORE_CHUNK, scoreBatch, type ScoreRequest } from "../../../core/generate/score.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { largest, logitsOf, prompt } from "../engines.ts";
 import { maxDifference, modelFolder, openGolden, withNaN } from "../goldens.ts";
@@ -99,4 +100,14 @@ Deno.test("numbers that are not finite are a numerical error", async () => {
   const { tensors } = await openCheckpoint(modelFolder("qwen2-p4-untied-f32"));
   const ill = new Engine(device, config, withNaN(tensors, "model.norm.weight", 0));
   await assertRejects(() => scoreBatch(ill, [{ tokens: [1, 2], from: 1 }]), NumericalError);
+});
+
+Deno.test("the batch that fits a limit counts the logits of every token that is scored", async () => {
+  const { config, tensors } = await openCheckpoint(modelFolder("tiny-qwen2"));
+  const engine = new Engine(new CpuDevice(), config, tensors);
+  const sizes = { batch: 8, tokens: SCORE_CHUNK, capacity: 512, selected: 8 * SCORE_CHUNK };
+  const { totalBytes } = engine.plan(sizes, { head: "score" });
+  const batchOf = (limit: number) =>
+    largestBatch(engine, { use: "score", most: 8, slots: 512, limit });
+  assertEquals([batchOf(totalBytes), batchOf(totalBytes - 1)], [8, 4]);
 });
