@@ -127,6 +127,7 @@ export function createHandler(
       service.metrics.count("request_failure_total", { code: String(refusal.status) });
       const { status, headers, document } = refusal;
       response = Response.json(document, { status, headers });
+      recorder.end(status, refusal.message);
     }
     if (!recorder.isStreaming) recorder.end(response.status);
     const more = { "x-request-id": id, "x-content-type-options": "nosniff" };

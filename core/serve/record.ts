@@ -14,6 +14,8 @@ export interface RequestRecord {
   readonly newTokens: number;
   readonly firstTokenMs: number | undefined;
   readonly totalMs: number;
+  /** Message of a refusal. */
+  readonly error: string | undefined;
 }
 
 /** Collects the record of a request, and hands it over once. */
@@ -44,7 +46,7 @@ export class Recorder {
   }
 
   /** Completes the record; later calls do nothing. */
-  end(status: number): void {
+  end(status: number, error?: string): void {
     if (this.#isOver) return;
     this.#isOver = true;
     const sum = (values: Iterable<number>) => [...values].reduce((a, b) => a + b, 0);
@@ -59,6 +61,7 @@ export class Recorder {
       newTokens: sum(this.#choices.map(({ newTokens }) => newTokens)),
       firstTokenMs: this.#firstTokenMs,
       totalMs: performance.now() - this.#began,
+      error,
     });
   }
 }

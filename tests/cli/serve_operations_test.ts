@@ -234,6 +234,7 @@ Deno.test("every request is one line of the log: what was asked for, tokens, tim
     `200 POST /v1/completions ${NAME} 2 ${2 * prompt_tokens} 6`,
     "404 GET /v1/nowhere   0 0",
   ]);
+  assertMatch(server.log[2]!.error, /^no such path: \/v1\/nowhere; served are /);
   assertEquals(lines.length, 4, "the answer of /health is no line");
   assertMatch(lines[3]!, /^499 POST /);
   for (const { first_token_s, total_s } of server.log.slice(0, 2)) {
@@ -243,10 +244,11 @@ Deno.test("every request is one line of the log: what was asked for, tokens, tim
 
 Deno.test("the log is text unless --log-format json, and silent with --quiet", async () => {
   const line =
-    /^200 POST \/v1\/completions qwen2-p2-tied-f32 P=2, \d tokens in, 5 out, first [\d.]+ s, total [\d.]+ s\n$/;
+    /^200 POST \/v1\/completions qwen2-p2-tied-f32 P=2, \d tokens in, 5 out, first [\d.]+ s, total [\d.]+ s\n400 POST \/v1\/completions, total [\d.]+ s: .*max_tokens.*\n$/;
   for (const [flags, expected] of [["", line], [" --quiet", /^$/]] as const) {
     await using server = await TestServer.start(`--model ${MODEL} --log-format text${flags}`);
     await server.complete({ prompt: "hi", max_tokens: 5, ignore_eos: true });
+    await server.complete({ prompt: "hi", max_tokens: -5 });
     assertMatch((await server.stop()).stderr, expected);
   }
 });

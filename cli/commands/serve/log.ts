@@ -14,6 +14,7 @@ export function recordLine(record: RequestRecord): string {
   const { status, method, path, model, streams, promptTokens, newTokens } = record;
   const head = `${status} ${method} ${path}`;
   const total = `total ${seconds(record.totalMs)} s`;
+  if (record.error !== undefined) return `${head}, ${total}: ${record.error}`;
   if (model === undefined) return `${head}, ${total}`;
   const first = record.firstTokenMs === undefined ? "-" : seconds(record.firstTokenMs);
   return `${head} ${model} P=${streams}, ${promptTokens} tokens in, ${newTokens} out, ` +
@@ -33,6 +34,7 @@ export function recordJson(record: RequestRecord): string {
     first_token_s: record.firstTokenMs === undefined ? null : rounded(record.firstTokenMs),
     total_s: rounded(record.totalMs),
     status: record.status,
+    ...(record.error === undefined ? {} : { error: record.error }),
   });
 }
 
