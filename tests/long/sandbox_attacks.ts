@@ -5,37 +5,26 @@
  * Each would give right answers if it got what it is after, so a pass means a hole.
  */
 
-import { type Attack, plain, reach, REFUSED, refused, RIGHT, TO_JS } from "./sandbox_programs.ts";
+import { type Attack, plain, reach, refusals, REFUSED, RIGHT, TO_JS } from "./sandbox_programs.ts";
 
 const JAVASCRIPT: readonly Attack[] = [
-  refused(
-    1,
-    "overrides entries of Array",
-    TO_JS + "to_js([]).constructor.prototype.entries = lambda *a: iter(())",
+  ...refusals(
+    String.raw`
+1 overrides entries of Array → to_js([]).constructor.prototype.entries = lambda *a: iter(())
+2* overrides push → to_js([]).constructor.prototype.push = lambda *a: 0
+3* overrides get of Map → to_js({1: 2}).constructor.prototype.get = lambda *a: None
+4* overrides set and fill of typed arrays → p = to_js(b'x').constructor.prototype\np.set = p.fill = lambda *a: None
+5* overrides toString of Object → to_js({}).constructor.prototype.toString = lambda *a: 'x'
+11* calls the function constructor → to_js([1]).constructor.constructor('return globalThis')()
+12* sets prepareStackTrace → to_js([1]).constructor.constructor.prepareStackTrace = lambda *a: 1
+46* fills JavaScript's memory → for _ in range(40): to_js(b'x' * 10 ** 8)`,
+    TO_JS,
   ),
-  refused(2, "overrides push", TO_JS + "to_js([]).constructor.prototype.push = lambda *a: 0"),
-  refused(
-    3,
-    "overrides get of Map",
-    TO_JS + "to_js({1: 2}).constructor.prototype.get = lambda *a: None",
-  ),
-  refused(
-    4,
-    "overrides set and fill of typed arrays",
-    TO_JS +
-      "p = to_js(b'x').constructor.prototype\np.set = lambda *a: None\np.fill = lambda *a: None",
-  ),
-  refused(
-    5,
-    "overrides toString of Object",
-    TO_JS + "to_js({}).constructor.prototype.toString = lambda *a: 'x'",
-  ),
-  refused(
-    6,
-    "overrides then of Promise",
-    "import asyncio\nfrom pyodide.ffi import create_once_callable\n" +
-      "create_once_callable(print).constructor.prototype.then = 1",
-  ),
+  ...refusals(String.raw`
+6 overrides then of Promise → import asyncio\nfrom pyodide.ffi import create_once_callable as make\nmake(print).constructor.prototype.then = 1
+9 makes a proxy → from pyodide.ffi import create_proxy\ncreate_proxy(attack)
+10* makes a JavaScript exception → from pyodide import ffi\nffi.JsException.new('x') if hasattr(ffi.JsException, 'new') else ffi.to_js([1])
+13 runs asyncio → import asyncio\nasync def g(): pass\nasyncio.run(g())`),
   plain(
     7,
     "uses to_js inside except BaseException and answers right",
@@ -47,28 +36,6 @@ const JAVASCRIPT: readonly Attack[] = [
     "uses JavaScript first in a call",
     `def f(x):\n    if x > 2:\n        from pyodide.ffi import to_js\n        to_js([1])\n${RIGHT}`,
     REFUSED,
-  ),
-  refused(9, "makes a proxy", "from pyodide.ffi import create_proxy\ncreate_proxy(attack)"),
-  refused(
-    10,
-    "makes a JavaScript exception",
-    "from pyodide.ffi import JsException\nraise JsException.new('x') if hasattr(JsException, 'new') " +
-      "else __import__('pyodide.ffi').ffi.to_js([1])",
-  ),
-  refused(
-    11,
-    "calls the function constructor",
-    TO_JS + "to_js([1]).constructor.constructor('return globalThis')()",
-  ),
-  refused(
-    12,
-    "sets prepareStackTrace",
-    TO_JS + "to_js([1]).constructor.constructor.prepareStackTrace = lambda *a: 1",
-  ),
-  refused(
-    13,
-    "runs asyncio",
-    "import asyncio\nasync def g(): pass\nasyncio.run(g())",
   ),
   reach(14, "calls run_js", `from pyodide.code import run_js\nreturn run_js("1 + 1") == 2`),
   reach(15, "imports js", "import js\nreturn js"),
@@ -87,9 +54,10 @@ return len(found) > 0`,
 const MEMORY_ADDRESS = "import ctypes\n";
 
 const C_LEVEL: readonly Attack[] = [
-  refused(17, "opens the program as a library", "import ctypes\nctypes.CDLL(None).system(b'true')"),
-  refused(18, "makes a C callback", "import ctypes\nctypes.CFUNCTYPE(int)(lambda: 1)()"),
-  refused(19, "calls memset", "import ctypes\nctypes.memset(1024, 255, 2 ** 24)"),
+  ...refusals(String.raw`
+17 opens the program as a library → import ctypes\nctypes.CDLL(None).system(b'true')
+18 makes a C callback → import ctypes\nctypes.CFUNCTYPE(int)(lambda: 1)()
+19 calls memset → import ctypes\nctypes.memset(1024, 255, 2 ** 24)`),
   plain(
     20,
     "overwrites the slots of a type",
@@ -151,9 +119,16 @@ def f(x):
 `,
     )
   ),
-  ...["'true'", "'38'", "'[' * 1000000"].map((text) =>
+  ...([
+    [26, "'true'"],
+    [26, "'38'"],
+    [26, "'[' * 1000000"],
+    [54, "'9' * 8000000"],
+    [55, `'{"x":"' + 'f' * (1 << 20) + '"}'`],
+    [56, "'[' * 500000 + ']' * 500000"],
+  ] as const).map(([number, text]) =>
     plain(
-      26,
+      number,
       `replaces the encoder by ${text}`,
       `
 import sys
@@ -223,9 +198,10 @@ def f(x): return None
 `,
   ),
   plain(32, "closes the standard streams", "import os\nos.closerange(0, 3)\ndef f(x): return None"),
-  refused(33, "duplicates a stream", "import os\nos.dup2(2, 1)"),
-  refused(34, "changes the folder", `import os\nos.chdir("/dev")`),
-  refused(35, "ends the process", "import os\nos._exit(0)"),
+  ...refusals(String.raw`
+33 duplicates a stream → import os\nos.dup2(2, 1)
+34 changes the folder → import os\nos.chdir("/dev")
+35 ends the process → import os\nos._exit(0)`),
   plain(
     36,
     "writes answers of its own",
@@ -269,7 +245,6 @@ const TIME: readonly Attack[] = [
 ];
 
 const MEMORY: readonly Attack[] = [
-  refused(46, "fills JavaScript's memory", TO_JS + "for _ in range(40): to_js(b'x' * 10 ** 8)"),
   plain(
     47,
     "allocates past the limit",
@@ -298,35 +273,6 @@ const RESULTS: readonly Attack[] = [
     "answers with a line of 60 MB",
     "import os\ndef f(x):\n    os.write(1, b'=' + b'1' * (60 << 20) + b'\\n')\n",
     /output limit/,
-  ),
-  ...[["54", "8", "'9' * 8000000"], ["55", "1", `'{"x":"' + 'f' * (1 << 20) + '"}'`]].map((
-    [number, size, text],
-  ) =>
-    plain(
-      Number(number),
-      `answers with an integer of ${size} million digits`,
-      `
-import sys
-def f(x):
-    frame = sys._getframe(1)
-    while frame:
-        if "encode" in frame.f_globals: frame.f_globals["encode"] = lambda v: ${text}
-        frame = frame.f_back
-`,
-    )
-  ),
-  plain(
-    56,
-    "answers with a million brackets",
-    `
-import sys
-def f(x):
-    frame = sys._getframe(1)
-    while frame:
-        if "encode" in frame.f_globals:
-            frame.f_globals["encode"] = lambda v: "[" * 500000 + "]" * 500000
-        frame = frame.f_back
-`,
   ),
   plain(57, "returns a lone surrogate", "def f(x): return '\\ud800'"),
   ...["object", "int", "float", "str", "list", "dict", "tuple", "set"].map((base) =>
@@ -377,7 +323,8 @@ const SYSTEM: readonly Attack[] = [
     "opens a connection",
     `import socket\nreturn socket.create_connection(("127.0.0.1", 80), 2)`,
   ),
-  refused(68, "raises a signal", "import signal\nsignal.raise_signal(signal.SIGTERM)"),
+  ...refusals(String.raw`
+68 raises a signal → import signal\nsignal.raise_signal(signal.SIGTERM)`),
 ];
 
 const HOST: readonly Attack[] = [

@@ -7,6 +7,8 @@ export interface Attack {
   readonly program: string;
   /** Pattern of the detail of its failure. */
   readonly detail?: RegExp;
+  /** True if the call that an earlier one was refused for is refused first. */
+  readonly repeats?: boolean;
 }
 
 /** Returns whether bubblewrap is installed and may make namespaces here. */
@@ -39,12 +41,17 @@ export function reaching(body: string): string {
 }
 
 export const TO_JS = "from pyodide.ffi import to_js\n";
-export const refused = (number: number, name: string, body: string): Attack => ({
-  number,
-  name,
-  program: hiding(body),
-  detail: REFUSED,
-});
+
+/**
+ * Attacks that are refused a call, one a line: number, name, program, in which `\n` is a line feed.
+ * A star behind the number marks those whose first call is that of an earlier one.
+ */
+export const refusals = (text: string, before = ""): Attack[] =>
+  text.trim().split("\n").map((line) => {
+    const [, number, star, name, body] = /^(\d+)(\*?) (.*?) → (.*)$/.exec(line)!;
+    const program = hiding(before + body!.replaceAll("\\n", "\n"));
+    return { number: Number(number), name: name!, program, detail: REFUSED, repeats: star === "*" };
+  });
 export const reach = (number: number, name: string, body: string): Attack => ({
   number,
   name,
