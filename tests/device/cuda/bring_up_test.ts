@@ -1,7 +1,11 @@
-/** The bring-up of a GPU on the emulator: it passes, and each of its stages can fail, with what went wrong. */
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+/**
+ * The bring-up of a GPU on the emulator: it passes, and stages can fail, with what went wrong. A stage that
+ * fails has all before it run, so that the late ones, which end alike, are not tried.
+ */
+import { assert, assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
 import { bringUp, type StageResult } from "../../../cli/commands/doctor/cuda.ts";
 import { EnvironmentError } from "../../../core/base/errors.ts";
+import { measureCeilings } from "../../../core/runtime/cuda/ceilings.ts";
 import type { CudaMachine } from "../../../core/runtime/cuda/device.ts";
 import type { CudaPlace } from "../../../core/runtime/cuda/verified.ts";
 import { buildForward } from "../../../core/model/forward.ts";
@@ -19,13 +23,18 @@ const STAGES = [
   ...["logits in f32", "logits in bf16", "training in f32", "training in bf16", "rates"],
 ];
 
-async function stagesOf(open: () => CudaMachine, once = true) {
+const SIZES = { copyBytes: 1 << 16, product: 64 };
+
+async function stagesOf(
+  open: () => CudaMachine,
+  { once = true, onStage = () => {} }: { once?: boolean; onStage?: () => void } = {},
+) {
   const stages: StageResult[] = [];
   const verified: CudaPlace[] = [];
-  const sizes = { copyBytes: 1 << 16, product: 64 };
   const onVerified = (place: CudaPlace) => verified.push(place);
-  for await (const stage of bringUp({ open, ordinal: 0, sizes, onVerified, once })) {
+  for await (const stage of bringUp({ open, ordinal: 0, sizes: SIZES, onVerified, once })) {
     stages.push(stage);
+    onStage();
   }
   return { stages, verified };
 }
@@ -36,12 +45,15 @@ const UNUSED = ["add_last", "take_last"];
 /** Kernels that would need longer rows for a second block. */
 const ONE_BLOCK = ["attention_slots_mma", "matmul", "rms_norm_weight"];
 
-/** A machine, and the kernels that it has loaded, with file and defines, or launched with blocks in x. */
+/**
+ * A machine, the kernels that it has loaded, with file and defines, or launched with blocks in x, and how
+ * many graphs it has launched.
+ */
 function recordingMachine() {
   const machine = emulatedMachine(), { driver, compiler } = machine;
   const loaded = new Set<string>(), modules = new Map<bigint, string>();
   const entries = new Map<bigint, string>(), wide = new Set<string>();
-  let compiled = "";
+  let compiled = "", graphs = 0;
   const recording: CudaMachine = {
     ...machine,
     compiler: {
@@ -69,9 +81,13 @@ function recordingMachine() {
         if (x > 1) wide.add(entries.get(kernel)!);
         return driver.cuLaunchKernel(kernel, x, ...rest);
       },
+      cuGraphLaunch(...args) {
+        graphs++;
+        return driver.cuGraphLaunch(...args);
+      },
     },
   };
-  return { machine, recording, loaded, wide };
+  return { machine, recording, loaded, wide, graphs: () => graphs };
 }
 
 const nameOf = (defines: Sizes) => Object.entries(defines).toSorted().join(" ");
@@ -102,13 +118,17 @@ function kernelsInUse(): Set<string> {
 }
 
 test("a machine that is right passes every stage, and kernels in use are launched", async () => {
-  const { machine, recording, loaded, wide } = recordingMachine();
-  const { stages, verified } = await stagesOf(() => recording, false);
+  const { machine, recording, loaded, wide, graphs } = recordingMachine();
+  const after: number[] = [];
+  const onStage = () => after.push(graphs());
+  const { stages, verified } = await stagesOf(() => recording, { once: false, onStage });
   assertEquals(stages.map(({ stage, ok }) => [stage, ok]), STAGES.map((stage) => [stage, true]));
   const { version } = machine.compiler;
   const libraries = { driverVersion: 13000, nvrtcVersion: version, cublasLtVersion: 130100 };
   assertEquals(verified, [{ name: "Emulated H100", ...libraries }]);
   assertEquals(machine.usedBytes(), 0);
+  const replays = after.map((count, i) => count - (after[i - 1] ?? 0));
+  assertEquals(replays.slice(STAGES.indexOf("logits in f32")), [3, 3, 11, 11, 0]);
   const entries = new Set(Array.from(loaded, (each) => each.split(" ")[0]!));
   const missing = KERNELS.map(({ entry }) => entry).filter((entry) => !entries.has(entry));
   assertEquals(missing.toSorted(), UNUSED.toSorted());
@@ -134,20 +154,6 @@ const withKernel = (
 const failing = (message: string) => () => {
   throw new EnvironmentError(message, { hints: [] });
 };
-
-/** Replays of graphs before each stage that has some: three for logits, eleven for training. */
-const GRAPHS_BEFORE = {
-  "logits in f32": 0,
-  "logits in bf16": 3,
-  "training in f32": 6,
-  "training in bf16": 17,
-};
-
-/** Replays of graphs fail after some calls. */
-const failingGraphs = (after: number) => () =>
-  machineWith("cuGraphLaunch", (original, count) => count <= after ? original : () => 700);
-
-const GRAPH_FAULT = "cannot launch a graph: CUDA_ERROR_ILLEGAL_ADDRESS (700)";
 
 const FAULTS: readonly (readonly [stage: string, open: () => CudaMachine, found: string])[] = [
   ["libraries", failing("cannot load libcuda.so: tried nothing"), "cannot load libcuda.so"],
@@ -185,13 +191,10 @@ const FAULTS: readonly (readonly [stage: string, open: () => CudaMachine, found:
     withKernel("backward/attention_mma.cu", 1, "(product - query.delta)", "product"),
     "op gradient of attention differs from the reference by",
   ],
-  ...Object.entries(GRAPHS_BEFORE).map(([stage, count]) =>
-    [stage, failingGraphs(count), GRAPH_FAULT] as const
-  ),
   [
-    "rates",
-    () => machineWith("cuEventElapsedTime", () => () => 400),
-    "cannot read the time between two events: CUDA_ERROR_INVALID_HANDLE (400)",
+    "logits in f32",
+    () => machineWith("cuGraphLaunch", () => () => 700),
+    "cannot launch a graph: CUDA_ERROR_ILLEGAL_ADDRESS (700)",
   ],
 ];
 
@@ -204,6 +207,12 @@ for (const [stage, open, found] of FAULTS) {
     assertStringIncludes(last.found, found);
   });
 }
+
+test("rates that cannot be measured are an error", () => {
+  const machine = machineWith("cuEventElapsedTime", () => () => 400);
+  const message = "cannot read the time between two events: CUDA_ERROR_INVALID_HANDLE (400)";
+  assertThrows(() => measureCeilings(machine, 0, SIZES), Error, message);
+});
 
 test("the context is kept from its first stage on, and released in the end", async () => {
   const machine = emulatedMachine(), { driver } = machine;
@@ -226,7 +235,7 @@ test("the context is kept from its first stage on, and released in the end", asy
 test("a kernel whose second run gives other bits is named by its op", async () => {
   const counted = "([] { static float runs; return runs += 1e-6f; })()";
   const open = withKernel("forward/rope.cu", 0, "b * c + a * s", `b * c + a * s + ${counted}`);
-  const last = (await stagesOf(open, false)).stages.at(-1)!;
+  const last = (await stagesOf(open, { once: false })).stages.at(-1)!;
   assertMatch(last.found, /^op rotate_and_write of f32\[.*: two runs differ$/);
 });
 
