@@ -1,6 +1,7 @@
 /**
- * Twenty thousand mutated inputs: checkpoints, configurations, tokenizers, chat templates, JSON lines,
- * Parquet tables, compressed files. Each is read or refused with an error of ours.
+ * Eight thousand mutated inputs, twenty thousand with `PARSCALE_LONG_TESTS=1`: checkpoints,
+ * configurations, tokenizers, chat templates, JSON lines, Parquet tables, compressed files. Each is read or
+ * refused with an error of ours.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { gzipSync, zstdCompressSync } from "node:zlib";
@@ -134,7 +135,7 @@ async function use(path: string, out: string, config: Json): Promise<void> {
   await openCheckpoint(out);
 }
 
-Deno.test("fuzz: 5,000 checkpoints", () =>
+Deno.test("fuzz: checkpoints", () =>
   withScratch(async (scratch) => {
     const whole = ["qwen2-p1-tied-f32", "qwen2-p2-untied-bf16", "qwen3-p2-untied-f32"]
       .map(readFolder);
@@ -163,7 +164,7 @@ Deno.test("fuzz: 5,000 checkpoints", () =>
     assert(messages.size > 40, `${messages.size} kinds of messages`);
   }));
 
-Deno.test("fuzz: 3,000 configurations", async () => {
+Deno.test("fuzz: configurations", async () => {
   const configs = [...Deno.readDirSync(MODELS)].filter(({ isDirectory }) => isDirectory)
     .map(({ name }) => JSON.parse(Deno.readTextFileSync(`${MODELS}/${name}/config.json`)));
   await fuzz("config", 3000, async (draws) => {
@@ -175,7 +176,7 @@ Deno.test("fuzz: 3,000 configurations", async () => {
   });
 });
 
-Deno.test("fuzz: 3,000 tokenizers", () =>
+Deno.test("fuzz: tokenizers", () =>
   withScratch(async (folder) => {
     const files = ["tokenizer.json", "tokenizer_config.json"];
     const documents = files.map((file) => JSON.parse(Deno.readTextFileSync(`${TINY}/${file}`)));
@@ -204,7 +205,7 @@ raise_exception('no') ¦ constructor ¦ __proto__ ¦ messages[::-1] ¦ messages[
 strftime_now('%Y') ¦ none ¦ [1, 2] ¦ {'a': 1}
 `.trim().split(/ ¦ |\n/).concat(["not ", " in ", "\0", "\\"]);
 
-Deno.test("fuzz: 3,000 chat templates", async () => {
+Deno.test("fuzz: chat templates", async () => {
   const own = Deno.readTextFileSync(`${TINY}/chat_template.jinja`);
   const templates = [
     own,
@@ -242,7 +243,7 @@ function linesFor(draws: Draws): Uint8Array {
   return new TextEncoder().encode(lines.join("\n") + "\n");
 }
 
-Deno.test("fuzz: 2,500 files of JSON lines", () =>
+Deno.test("fuzz: files of JSON lines", () =>
   withScratch((folder) =>
     fuzz("jsonl", 2500, async (draws) => {
       const path = `${folder}/rows.jsonl`, lines = linesFor(draws);
@@ -251,7 +252,7 @@ Deno.test("fuzz: 2,500 files of JSON lines", () =>
     })
   ));
 
-Deno.test("fuzz: 1,500 compressed files", () =>
+Deno.test("fuzz: compressed files", () =>
   withScratch((folder) =>
     fuzz("packed", 1500, async (draws) => {
       const isGzip = draws.below(3) > 0;
@@ -263,7 +264,7 @@ Deno.test("fuzz: 1,500 compressed files", () =>
     })
   ));
 
-Deno.test("fuzz: 2,000 Parquet tables", () =>
+Deno.test("fuzz: Parquet tables", () =>
   withScratch(async (folder) => {
     const tables = [...Deno.readDirSync(DATA)].filter(({ name }) => name.endsWith(".parquet"))
       .map(({ name }) => Deno.readFileSync(`${DATA}/${name}`));

@@ -134,14 +134,17 @@ export function mutateText(text: string, fragments: readonly string[], draws: Dr
   return parts.join("");
 }
 
+/** Part of the cases that run without `PARSCALE_LONG_TESTS=1`. */
+export const FRACTION = Deno.env.get("PARSCALE_LONG_TESTS") === "1" ? 1 : 0.4;
+
 /** Runs cases, of which some must succeed and some be refused; nothing else may happen. */
 export async function fuzz(
   name: string,
-  cases: number,
+  all: number,
   run: (draws: Draws, index: number) => Promise<unknown>,
 ): Promise<void> {
   const draws = new Draws(20261122, name);
-  const wrong: string[] = [];
+  const wrong: string[] = [], cases = all * FRACTION;
   let refused = 0;
   for (let i = 0; i < cases && wrong.length < 5; i++) {
     const began = performance.now();

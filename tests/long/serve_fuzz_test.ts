@@ -1,15 +1,16 @@
 /**
- * Twenty thousand requests to one server with fields, paths and headers that no client means: each is
- * answered with 2xx, 4xx or 503, and memory and open files return to where they were.
+ * Eight thousand requests, twenty thousand with `PARSCALE_LONG_TESTS=1`, to one server with fields, paths
+ * and headers that no client means: each is answered with 2xx, 4xx or 503, and memory and open files return
+ * to where they were.
  */
 import { assert, assertEquals } from "@std/assert";
 import { CHAT_MODEL, TestServer, until } from "../cli/serve_testing.ts";
-import { Draws } from "./fuzzing.ts";
+import { Draws, FRACTION } from "./fuzzing.ts";
 
-const REQUESTS = 20_000, CLIENTS = 16;
+const REQUESTS = 20_000 * FRACTION, CLIENTS = 16;
 
 /** Requests before the first measurement: tables, caches and code have their size then. */
-const WARM = 8000;
+const WARM = REQUESTS / 2;
 
 /** Every field that docs and contract name. */
 const FIELDS = [
@@ -106,7 +107,7 @@ function measure(pid: number): { files: number; bytes: number } {
 }
 
 Deno.test({
-  name: "fuzz: 20,000 requests get 2xx, 4xx or 503, and leave no memory and no files",
+  name: "fuzz: requests get 2xx, 4xx or 503, and leave no memory and no files",
   ignore: Deno.build.os !== "linux",
   async fn() {
     await using server = await TestServer.start([
