@@ -216,6 +216,8 @@ await stage("bring-up", async () => {
     report.stages.push(result);
     if (!result.ok) throw new Error(`${result.stage}: ${result.found}`);
   }
+});
+await stage("ceilings", () => {
   ceilings = measureCeilings(machineFor(), 0, sizes);
 });
 await stage("conformance", () => conformance(SUITES));

@@ -59,7 +59,8 @@ const PLAN = [/^(parscale train.*--dry-run)$/, "$1 --overwrite"] as const;
 /** A replacement there: of the control only the form of its output is shown. */
 const SHORTER_TUTORIAL: typeof SHORTER = [
   [/--warmup 10 --steps 200 (.*--out run-p1)/, "--warmup 1 --steps 4 $1"],
-  [/--steps 200 (.*--out run-p4$)/, "--steps 100 $1"],
+  [/--latency-rows 2/, "$& --limit 64"],
+  [/--steps 200 --eval-every 50 (.*--out run-p4$)/, "--steps 100 --eval-every 100 $1"],
   PLAN,
 ];
 
