@@ -10,7 +10,7 @@ import { writeWordProblems } from "../../fixtures/word_problems/write.ts";
 import { runParscale } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 
-const STEPS = 40;
+const STEPS = 20;
 
 Deno.test("two streams learn more than one with a prefix", () =>
   withScratch(async (scratch) => {
