@@ -5,7 +5,16 @@
  * Each would give right answers if it got what it is after, so a pass means a hole.
  */
 
-import { type Attack, plain, reach, refusals, REFUSED, RIGHT, TO_JS } from "./sandbox_programs.ts";
+import {
+  type Attack,
+  plain,
+  plains,
+  reach,
+  refusals,
+  REFUSED,
+  RIGHT,
+  TO_JS,
+} from "./sandbox_programs.ts";
 
 const JAVASCRIPT: readonly Attack[] = [
   ...refusals(
@@ -219,29 +228,18 @@ def f(x): return None
 
 /** Programs that run until their time is up. */
 export const ENDLESS: readonly Attack[] = [
-  plain(38, "loops at load", "while True: pass"),
-  plain(
-    40,
-    "matches a catastrophic pattern",
-    `import re\ndef f(x): return re.match("(a|a)*b", "a" * 60)`,
-  ),
-  plain(
-    41,
-    "loops and catches everything",
-    "def f(x):\n    while True:\n        try:\n            while True: pass\n" +
-      "        except BaseException: pass\n",
-  ),
-  plain(42, "computes a huge power", "def f(x): return 7 ** (10 ** 9) % 2 and 9 ** 9 ** 9"),
-  plain(43, "sleeps", "import time\ndef f(x): time.sleep(1000)"),
+  ...plains(String.raw`
+38 loops at load → while True: pass
+40 matches a catastrophic pattern → import re\ndef f(x): return re.match("(a|a)*b", "a" * 60)
+41 loops and catches everything → def f(x):\n    while True:\n        try:\n            while True: pass\n        except BaseException: pass\n
+42 computes a huge power → def f(x): return 7 ** (10 ** 9) % 2 and 9 ** 9 ** 9
+43 sleeps → import time\ndef f(x): time.sleep(1000)`),
 ];
 
 const TIME: readonly Attack[] = [
-  plain(39, "loops in a call", "def f(x):\n    while True: pass\n"),
-  plain(
-    44,
-    "recurses deeply",
-    "import sys\nsys.setrecursionlimit(10 ** 8)\ndef g(x): return g(x) + 1\ndef f(x): return g(x)",
-  ),
+  ...plains(String.raw`
+39 loops in a call → def f(x):\n    while True: pass\n
+44 recurses deeply → import sys\nsys.setrecursionlimit(10 ** 8)\ndef g(x): return g(x) + 1\ndef f(x): return g(x)`),
 ];
 
 const MEMORY: readonly Attack[] = [
@@ -251,17 +249,15 @@ const MEMORY: readonly Attack[] = [
     "def f(x):\n    a = []\n    while True: a.append(bytes(10 ** 7))\n",
     /MemoryError/,
   ),
-  plain(48, "makes three million lists", "def f(x): return len([[] for _ in range(3000000)])"),
-  plain(
-    49,
-    "grows the heap to 400 MB",
-    "keep = bytearray(4 * 10 ** 8)\ndef f(x): return keep[x]",
-  ),
-  plain(50, "allocates far more than there is", "def f(x): return bytearray(2 ** 40)"),
+  ...plains(String.raw`
+48 makes three million lists → def f(x): return len([[] for _ in range(3000000)])
+49 grows the heap to 400 MB → keep = bytearray(4 * 10 ** 8)\ndef f(x): return keep[x]
+50 allocates far more than there is → def f(x): return bytearray(2 ** 40)`),
 ];
 
 const RESULTS: readonly Attack[] = [
-  plain(51, "returns two million characters", "def f(x): return 'x' * (2 << 20)"),
+  ...plains(String.raw`
+51 returns two million characters → def f(x): return 'x' * (2 << 20)`),
   plain(
     52,
     "writes a hundred megabytes",
@@ -285,29 +281,12 @@ const RESULTS: readonly Attack[] = [
         "def f(x): return A()",
     )
   ),
-  plain(
-    59,
-    "returns an int subclass that lies",
-    "class A(int):\n    def __index__(self): return 38\n    __int__ = __index__\ndef f(x): return A()",
-  ),
-  plain(
-    60,
-    "returns a generator without end",
-    "from itertools import count\ndef f(x): return map(str, count())",
-  ),
-  plain(
-    61,
-    "returns what raises when it is looked at",
-    "class A(dict):\n    def items(self): raise SystemExit\n    def __iter__(self): raise SystemExit\n" +
-      "    __str__ = __repr__ = __iter__\nclass E(Exception):\n    def __str__(self): raise SystemExit\n" +
-      "def f(x):\n    if x % 2: raise E\n    return A()",
-  ),
-  plain(62, "returns NaN", "def f(x): return float('nan')"),
-  plain(
-    63,
-    "returns a list nested 100,000 deep",
-    "def f(x):\n    a = []\n    for _ in range(100000): a = [a]\n    return a",
-  ),
+  ...plains(String.raw`
+59 returns an int subclass that lies → class A(int):\n    def __index__(self): return 38\n    __int__ = __index__\ndef f(x): return A()
+60 returns a generator without end → from itertools import count\ndef f(x): return map(str, count())
+61 returns what raises when it is looked at → class A(dict):\n    def items(self): raise SystemExit\n    def __iter__(self): raise SystemExit\n    __str__ = __repr__ = __iter__\nclass E(Exception):\n    def __str__(self): raise SystemExit\ndef f(x):\n    if x % 2: raise E\n    return A()
+62 returns NaN → def f(x): return float('nan')
+63 returns a list nested 100,000 deep → def f(x):\n    a = []\n    for _ in range(100000): a = [a]\n    return a`),
 ];
 
 const SYSTEM: readonly Attack[] = [
@@ -338,11 +317,13 @@ const HOST: readonly Attack[] = [
 ];
 
 const OTHERS: readonly Attack[] = [
-  plain(0, "leaves at load", "raise SystemExit(0)"),
-  plain(0, "floods the output", "def f(x):\n    for _ in range(300): print('x' * 100000)\n"),
+  ...plains(String.raw`
+0 leaves at load → raise SystemExit(0)
+0 floods the output → def f(x):\n    for _ in range(300): print('x' * 100000)\n`),
   plain(0, "nests deeply at load", `f = ${"(".repeat(3000)}${")".repeat(3000)}`),
-  plain(0, "returns its input", "def f(*x): return x"),
-  plain(0, "has no entry point", "def g(x): return x * 31 + 7"),
+  ...plains(String.raw`
+0 returns its input → def f(*x): return x
+0 has no entry point → def g(x): return x * 31 + 7`),
 ];
 
 /** Attacks on what bubblewrap could change: the process and what is around it. */

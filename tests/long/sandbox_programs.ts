@@ -42,16 +42,18 @@ export function reaching(body: string): string {
 
 export const TO_JS = "from pyodide.ffi import to_js\n";
 
-/**
- * Attacks that are refused a call, one a line: number, name, program, in which `\n` is a line feed.
- * A star behind the number marks those whose first call is that of an earlier one.
- */
-export const refusals = (text: string, before = ""): Attack[] =>
+/** Lines of number, name and program, in which `\n` is a line feed; a star may follow the number. */
+const rows = (text: string) =>
   text.trim().split("\n").map((line) => {
     const [, number, star, name, body] = /^(\d+)(\*?) (.*?) → (.*)$/.exec(line)!;
-    const program = hiding(before + body!.replaceAll("\\n", "\n"));
-    return { number: Number(number), name: name!, program, detail: REFUSED, repeats: star === "*" };
+    const program = body!.replaceAll("\\n", "\n");
+    return { number: Number(number), name: name!, program, repeats: star === "*" };
   });
+
+/** Attacks that are refused a call; a star marks those whose first call is that of an earlier one. */
+export const refusals = (text: string, before = ""): Attack[] =>
+  rows(text).map((row) => ({ ...row, program: hiding(before + row.program), detail: REFUSED }));
+export const plains: (text: string) => Attack[] = rows;
 export const reach = (number: number, name: string, body: string): Attack => ({
   number,
   name,
