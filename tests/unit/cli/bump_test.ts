@@ -9,7 +9,7 @@ const DATE = new Date("2027-01-02T03:04:05Z");
 const FILES = {
   config: '{\n  "name": "x",\n  "version": "0.1.0"\n}\n',
   changelog: "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- This.\n",
-  install: "npm install dist/parscale-0.1.0.tgz\n",
+  install: "tar -xf dist/parscale-0.1.0-linux-x64.tar.xz\n",
 };
 
 Deno.test("bump moves unreleased changes under the version and renames files in the docs", () => {
@@ -17,7 +17,7 @@ Deno.test("bump moves unreleased changes under the version and renames files in 
     config: '{\n  "name": "x",\n  "version": "0.2.0"\n}\n',
     changelog:
       "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2027-01-02\n\n### Added\n\n- This.\n",
-    install: "npm install dist/parscale-0.2.0.tgz\n",
+    install: "tar -xf dist/parscale-0.2.0-linux-x64.tar.xz\n",
   });
 });
 
