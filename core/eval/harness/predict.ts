@@ -106,7 +106,7 @@ async function* scoreTexts(
       yield { task: document.task.name, windows: [of.read, count] };
       continue;
     }
-    const scores = found.flat();
+    const scores = found.splice(0).flat();
     const key = keyOf(planned[at]!, 0);
     const values = scores.map(({ loglikelihood }) => loglikelihood);
     if (document.task.kind === "perplexity") {
