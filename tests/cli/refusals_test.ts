@@ -11,8 +11,9 @@
 import { dirname } from "node:path";
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { DATA, TINY } from "./eval_testing.ts";
-import { assertFailed, jsonLines, MODEL, MODEL4, names, succeed } from "./models.ts";
+import { assertFailed, jsonLines, MODEL, MODEL4, succeed } from "./models.ts";
 import { runParscale } from "./run.ts";
+import { allPaths } from "./stand_in_hub.ts";
 import { withScratch } from "../scratch.ts";
 import { linkSync } from "../links.ts";
 import { fillWorkplace, ROWS } from "./train_testing.ts";
@@ -64,8 +65,8 @@ const FILES: Readonly<Record<string, unknown>> = {
   "kept.jsonl.partial": "",
   "taken/mine": "",
   "taken/p1/mine": "",
+  "project/config.json": {},
   "empty/.keep": "",
-  "cache/.keep": "",
 };
 
 function fill(cwd: string): void {
@@ -100,7 +101,8 @@ for (let i = 0; i < sections.length; i += 2) {
         await succeed(`convert --model ${MODEL} --quantize q4 --out q4`, { cwd });
       }
       assertEquals(body.replaceAll(CASE, "").trim(), "", "every line is a case");
-      const before = names(cwd), env = { PARSCALE_CACHE: `${cwd}/cache` };
+      const files = () => allPaths(cwd).filter((path) => !path.startsWith(`${cwd}/cache/`));
+      const before = files(), env = { PARSCALE_CACHE: `${cwd}/cache` };
       for (const [, code, star, head, more] of body.matchAll(CASE)) {
         const [command, first] = head!.split(" → ");
         const [line, input = ""] = command!.split(" < ");
@@ -118,6 +120,6 @@ for (let i = 0; i < sections.length; i += 2) {
           }
         });
       }
-      assertEquals(names(cwd), before, "nothing is written");
+      assertEquals(files(), before, "nothing is written");
     }));
 }
