@@ -91,12 +91,6 @@ Deno.test("what cannot be merged is refused, and a whole model is copied", () =>
       [`convert --model two ${no}`, 3, `${cannot} "${two}": its 2 streams have LoRA`, hint],
       [`convert --model three ${no}`, 3, `${cannot} "three/checkpoint-000001": BitFit has`, hint],
       [
-        `convert --model two -P 4 ${no}`,
-        2,
-        "error: `--merge` cannot be combined with `--streams`\n",
-      ],
-      ["convert --model p1 --adapter two --strip --out no", 2, "`--adapter two` needs `--merge`\n"],
-      [
         "convert --model two --streams 4 --out no",
         2,
         'error: "two" is an adapter run, not a whole model\n',

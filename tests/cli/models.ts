@@ -32,6 +32,14 @@ export async function copyFolder(
   return target;
 }
 
+/** Changes of `copyFolder` that leave out the tokenizer. */
+export const NO_TOKENIZER = {
+  "tokenizer.json": undefined,
+  "tokenizer_config.json": undefined,
+  "vocab.json": undefined,
+  "merges.txt": undefined,
+};
+
 /** JSON lines from values; strings stay as they are. */
 export function jsonLines(...rows: unknown[]): string {
   return rows.map((row) => `${typeof row === "string" ? row : JSON.stringify(row)}\n`).join("");

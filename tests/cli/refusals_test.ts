@@ -11,7 +11,16 @@
 import { dirname } from "node:path";
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { DATA, TINY } from "./eval_testing.ts";
-import { assertFailed, jsonLines, MODEL, MODEL4, succeed } from "./models.ts";
+import {
+  assertFailed,
+  copyFolder,
+  jsonLines,
+  MODEL,
+  MODEL4,
+  NO_TOKENIZER,
+  PLAIN_MODEL,
+  succeed,
+} from "./models.ts";
 import { runParscale } from "./run.ts";
 import { allPaths } from "./stand_in_hub.ts";
 import { withScratch } from "../scratch.ts";
@@ -69,8 +78,9 @@ const FILES: Readonly<Record<string, unknown>> = {
   "empty/.keep": "",
 };
 
-function fill(cwd: string): void {
+async function fill(cwd: string): Promise<void> {
   fillWorkplace(cwd);
+  await copyFolder(PLAIN_MODEL, `${cwd}/bare`, NO_TOKENIZER);
   const links = { p4: MODEL4, tiny: TINY, data: DATA };
   for (const [name, path] of Object.entries(links)) linkSync(path, `${cwd}/${name}`);
   for (const [path, content] of Object.entries(FILES)) {
@@ -96,7 +106,7 @@ for (let i = 0; i < sections.length; i += 2) {
   const [title, body] = sections.slice(i) as [string, string];
   Deno.test(`refused: ${title}`, (t) =>
     withScratch(async (cwd) => {
-      fill(cwd);
+      await fill(cwd);
       if (title === "quantized folders") {
         await succeed(`convert --model ${MODEL} --quantize q4 --out q4`, { cwd });
       }

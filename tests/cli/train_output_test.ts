@@ -6,7 +6,7 @@ import {
   assertMatch,
   assertStringIncludes,
 } from "@std/assert";
-import { assertFailed, copyFolder, parseLines, PLAIN_MODEL } from "./models.ts";
+import { assertFailed, copyFolder, NO_TOKENIZER, parseLines, PLAIN_MODEL } from "./models.ts";
 import { runShell } from "./run.ts";
 import { ROWS, withWorkplace } from "./train_testing.ts";
 
@@ -70,10 +70,7 @@ Deno.test("--dry-run plans the run and touches nothing; its JSON is a config tha
 
 Deno.test("a dry run of adapters counts only what learns; rows of ids need no tokenizer", () =>
   withWorkplace(async (place) => {
-    await copyFolder(PLAIN_MODEL, `${place.cwd}/bare`, {
-      "tokenizer.json": undefined,
-      "tokenizer_config.json": undefined,
-    });
+    await copyFolder(PLAIN_MODEL, `${place.cwd}/bare`, NO_TOKENIZER);
     const adapter = `--model bare --streams 2 --train-params introduced ${ROWS} --no-shuffle`;
     const { code, stdout } = await place.train(`${adapter} --steps 3 --out run --dry-run`);
     assertEquals(code, 0);

@@ -9,6 +9,7 @@ import {
   jsonLines,
   MODEL4,
   names,
+  NO_TOKENIZER,
   parseLines,
   rowsOf,
   succeed,
@@ -162,17 +163,6 @@ Deno.test("--diversity: streams alone, rho with its error, and losses", async ()
   assertStringIncludes(single.stderr, "warning: no text has two tokens");
 });
 
-Deno.test("a reader that leaves ends it quietly", async () => {
-  const rows = `for i in {1..300}; do echo '{"tokens":[1,2,3,4,5,6,7,8]}'; done`;
-  for (const format of ["--jsonl", "--format table"]) {
-    const { stdout, stderr } = await runShell(
-      `${rows} | parscale ${SHOW} ${format} --batch 1 | head -c 40 | wc -c; ` +
-        `echo "\${PIPESTATUS[1]}"`,
-    );
-    assertEquals([stdout.trim(), stderr], ["40\n0", ""]);
-  }
-});
-
 /** Text of the rows by the name of their text. */
 function textsOf(rows: readonly { text_id: unknown; text: string | null }[]) {
   const byText = Map.groupBy(rows, ({ text_id }) => text_id);
@@ -247,10 +237,7 @@ Deno.test("--max-tokens cuts; a text beyond the context is refused with the reme
 
 Deno.test("ids need no tokenizer and are shown as numbers", () =>
   withScratch(async (folder) => {
-    const model = await copyFolder(MODEL4, `${folder}/m`, {
-      "tokenizer.json": undefined,
-      "tokenizer_config.json": undefined,
-    });
+    const model = await copyFolder(MODEL4, `${folder}/m`, NO_TOKENIZER);
     const run = `visualize --model ${model}`, stdin = jsonLines({ tokens: [7, 8] });
     assertStringIncludes(await succeed(run, { stdin }), "<7><8>");
     assertEquals((await rowsOf(run, { stdin })).map(({ text }) => text), [null, null]);
