@@ -36,33 +36,35 @@ Deno.test("answers are those of generate with the whole conversation; /p keeps i
     for (const line of weights) assert(/^ {2}A 0\.\d{4} {2}B 0\.\d{4} {2}"/.test(line), line);
   }));
 
-Deno.test("Ctrl-C stops an answer and not the program; between answers it ends it with 130", async () => {
-  const pipes = { stdin: "piped", stdout: "piped", stderr: "piped" } as const;
-  const process = parscale(`chat ${GREEDY} --max-tokens 100000`, pipes).spawn();
-  const writer = process.stdin.getWriter();
-  const reader = process.stdout.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  const readUntil = async (condition: () => boolean) => {
-    while (!condition()) {
-      const { value, done } = await reader.read();
-      assert(!done, "the program has ended");
-      text += value;
+for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 143]] as const) {
+  Deno.test(`Ctrl-C stops an answer and not the program, which ${signal} ends between answers`, async () => {
+    const pipes = { stdin: "piped", stdout: "piped", stderr: "piped" } as const;
+    const process = parscale(`chat ${GREEDY} --max-tokens 100000`, pipes).spawn();
+    const writer = process.stdin.getWriter();
+    const reader = process.stdout.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    const readUntil = async (condition: () => boolean) => {
+      while (!condition()) {
+        const { value, done } = await reader.read();
+        assert(!done, "the program has ended");
+        text += value;
+      }
+    };
+    const say = (line: string) => writer.write(new TextEncoder().encode(line));
+    for (const message of ["Tell me\n", "And more\n"]) {
+      text = "";
+      await say(message);
+      await readUntil(() => text.length > 20);
+      process.kill("SIGINT");
+      await readUntil(() => text.endsWith("\n"));
     }
-  };
-  const say = (line: string) => writer.write(new TextEncoder().encode(line));
-  for (const message of ["Tell me\n", "And more\n"]) {
-    text = "";
-    await say(message);
-    await readUntil(() => text.length > 20);
-    process.kill("SIGINT");
-    await readUntil(() => text.endsWith("\n"));
-  }
-  process.kill("SIGINT");
-  assertEquals((await process.status).code, 130);
-  await writer.close().catch(() => {});
-  assertEquals(await new Response(process.stderr).text(), "");
-  await reader.cancel();
-});
+    process.kill(signal);
+    assertEquals((await process.status).code, code);
+    await writer.close().catch(() => {});
+    assertEquals(await new Response(process.stderr).text(), "");
+    await reader.cancel();
+  });
+}
 
 Deno.test("a conversation that exceeds the context is told, and the next line is taken", async () => {
   const stdin = `${"x ".repeat(40_000)}\n/clear\nHello\n`;
@@ -88,18 +90,6 @@ Deno.test("/retry answers the message that failed, and keeps it where it fails a
     assertEquals(again.slice(1), talk);
     assertEquals([talk.length, talk[0].content], [2, "Hello"]);
   }));
-
-Deno.test("a signal ends a conversation with its exit code", async () => {
-  const pipes = { stdin: "piped", stdout: "piped", stderr: "null" } as const;
-  const process = parscale(`chat ${GREEDY} --max-tokens 2`, pipes).spawn();
-  const writer = process.stdin.getWriter(), reader = process.stdout.getReader();
-  await writer.write(new TextEncoder().encode("Hello\n"));
-  await reader.read();
-  process.kill("SIGTERM");
-  assertEquals((await process.status).code, 143);
-  await writer.close().catch(() => {});
-  await reader.cancel();
-});
 
 const CHAT = ["chat", CHAT_MODEL, "--temperature", "0", "--max-tokens", "6"];
 const PROMPT = (screen: string) => screen.endsWith("\n>");

@@ -95,6 +95,11 @@ Deno.test("diversity of equal and of opposite streams", () => {
   const opposite = diversityOf(predictions(probabilities.map((p) => [p, 1 - p])))!;
   assertAlmostEquals(opposite.rho!, -1, 1e-12);
   assertAlmostEquals(opposite.meanMixtureLoss, Math.LN2, 1e-12);
+  const other = -probabilities.reduce((sum, p) => sum + Math.log(1 - p), 0) / 4;
+  opposite.streamLosses.forEach((x, i) => assertAlmostEquals(x, [loss, other][i]!, 1e-12));
+  // Three pairs are equal, and three opposite.
+  const four = diversityOf(predictions(probabilities.map((p) => [p, p, p, 1 - p])))!;
+  assertAlmostEquals(four.rho!, 0, 1e-12);
 });
 
 Deno.test("diversity of known correlation: a common part of half the variance gives 0.5", () => {
