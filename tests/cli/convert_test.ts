@@ -1,11 +1,5 @@
 /** `parscale convert` as a black box: results, round trips, prefixes from text, damages, signals. */
-import {
-  assert,
-  assertAlmostEquals,
-  assertEquals,
-  assertMatch,
-  assertStringIncludes,
-} from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { copyModel, makeLargeModel, readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
 import {
   assertFailed,
@@ -169,32 +163,16 @@ Deno.test("convert --overwrite replaces a checkpoint", () =>
     assertEquals(names(cwd), ["out"]);
   }));
 
-/** Damages of a weight file, and how its conversion ends. */
-const DAMAGES: readonly (readonly [(path: string) => void, code: number, words: string])[] = [
-  [(path) => Deno.truncateSync(path, 9000), 3, ", and the file has 9000\n"],
-  [
-    (path) => {
-      const { header, data } = readRaw(path);
-      const begin = header["model.norm.weight"].data_offsets[0];
-      data.fill(0xff, begin + 8, begin + 12);
-      writeRaw(path, header, data);
-    },
-    5,
-    "tensor model.norm.weight in ",
-  ],
-];
-
-Deno.test("bad data is refused by name with one hint's worth of help, and nothing is written", () =>
+Deno.test("a weight that is not finite is refused by name, and nothing is written", () =>
   withScratch(async (cwd) => {
-    for (const [i, [damage, code, words]] of DAMAGES.entries()) {
-      const model = `${cwd}/model${i}`;
-      copyModel("qwen2-p1-tied-f32", model);
-      damage(`${model}/model.safetensors`);
-      const result = await runParscale(`convert --model ./model${i} -P 2 --out out`, { cwd });
-      assertFailed(result, code, words);
-      assertMatch(result.stderr, /^error: [^A-Z\n][^\n]*[^.\n]\n\n(hint: [^A-Z\n][^\n]+\n)+$/);
-      assert(!names(cwd).some((name) => name.includes("out")));
-    }
+    copyModel("qwen2-p1-tied-f32", `${cwd}/model`);
+    const path = `${cwd}/model/model.safetensors`, { header, data } = readRaw(path);
+    const begin = header["model.norm.weight"].data_offsets[0];
+    data.fill(0xff, begin + 8, begin + 12);
+    writeRaw(path, header, data);
+    const result = await runParscale("convert --model ./model -P 2 --out out", { cwd });
+    assertFailed(result, 5, "tensor model.norm.weight in ");
+    assertEquals(names(cwd), ["model"]);
   }));
 
 Deno.test("--aggregation linear says who cannot open it; eval, cost, export and inspect can", () =>

@@ -44,19 +44,6 @@ const REPOSITORY = repositoryOf([...FILES, ...UNWANTED]);
 const hash = (file: string) => oidOf(bytesOf(file), isLarge(file));
 const entryOf = (file: string) => entryIn(REPOSITORY, file);
 
-/** Answers the whole of `file` with its first half: cut off, or ended as if that were all. */
-function half(file: string, cut: boolean): StandInHub["answer"] {
-  return (path, request) => {
-    const isRedirected = file === WEIGHTS && path.includes("/resolve/");
-    if (!path.endsWith(`/${file}`) || isRedirected || request.headers.has("range")) {
-      return undefined;
-    }
-    const { length } = bytesOf(file);
-    const body = new Blob([bytesOf(file).slice(0, length / 2)]).stream();
-    return new Response(body, cut ? { headers: { "content-length": `${length}` } } : {});
-  };
-}
-
 type Run = (line: Line, env?: Record<string, string>) => Promise<RunResult>;
 
 /** Calls `body` with a hub, a scratch folder, and a way to run the program with both. */
@@ -178,19 +165,6 @@ Deno.test("a hub that refuses, fails or is not there", () =>
       ] as const
     ) assertFailed(await run(PLAIN, env), 4, ...words);
   }));
-
-Deno.test("a transfer that breaks off is continued where it ended", async () => {
-  for (const [file, cut] of [[WEIGHTS, true], [WEIGHTS, false], ["config.json", true]] as const) {
-    await withHub(async (hub, cwd, run) => {
-      hub.answer = half(file, cut);
-      inspected(await run(INSPECT));
-      const ranges = hub.take().filter((line) => line.includes(" bytes="));
-      const { length } = bytesOf(file);
-      assert(ranges.some((line) => line.endsWith(`-${length - 1}`)), `${ranges}`);
-      assertEquals(await Deno.readFile(`${cacheOf(cwd)}/snapshots/${SHA}/${file}`), bytesOf(file));
-    });
-  }
-});
 
 Deno.test("a repository without safetensors is refused before anything is fetched", () =>
   withHub(async (hub, _cwd, run) => {

@@ -74,7 +74,7 @@ Deno.test("a wait of more than ten minutes is an error at once", () =>
     assertEquals(hub.take().length, 1);
   }));
 
-Deno.test("503 twice, a silent server and a reset connection are tried again", () =>
+Deno.test("503 twice, a silent server and broken transfers are tried again, from where they ended", () =>
   withScene(async ({ hub, fetch, cache }) => {
     const broken: Record<string, () => Response> = {
       "503": () => new Response("", { status: 503 }),
@@ -89,12 +89,19 @@ Deno.test("503 twice, a silent server and a reset connection are tried again", (
             },
           }),
         ),
+      cut: () =>
+        new Response(new Blob([CONTENT.slice(0, 1000)]).stream(), {
+          headers: { "content-length": `${CONTENT.length}` },
+        }),
+      "ended as if that were all": () => new Response(CONTENT.slice(0, 1000)),
     };
     for (const [name, respond] of Object.entries(broken)) {
       let failures = 0;
       hub.answer = (path) => isContent(path) && failures++ < 2 ? respond() : undefined;
       assertEquals(await fetch(), CONTENT, name);
       assert(failures >= 2, name);
+      const isContinued = hub.take().some((line) => line.endsWith(`-${CONTENT.length - 1}`));
+      assertEquals(isContinued, name !== "503", name);
       for (const path of allPaths(cache)) await Deno.remove(path);
     }
   }, { silenceMs: 300 }));
