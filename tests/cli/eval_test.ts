@@ -115,15 +115,8 @@ Deno.test("perplexity of a text is that of its tokens", () =>
     assert(Math.abs(whole.bits_per_byte - bits) < 1e-5);
     // A window sees at least one token before what it scores.
     assert((await run("--max-length 64")).loss > whole.loss * 0.9);
-  }));
-
-Deno.test("a text without blanks has no perplexity per word", () =>
-  withScratch(async (cwd) => {
     await Deno.writeTextFile(`${cwd}/book.txt`, "\u4f60".repeat(400));
-    const line = `eval --model ${TINY} --tasks perplexity --data book.txt`;
-    const [{ metrics }] = (await documentOf(line, { cwd })).results.tasks;
-    const values = metrics.map((m: { metric: string; value: unknown }) => [m.metric, m.value]);
-    assertEquals(Object.fromEntries(values).word_perplexity, null);
+    assertEquals((await run()).word_perplexity, null, "a text without blanks has no words");
   }));
 
 Deno.test("labels of PIQA are found beside compressed rows", () =>

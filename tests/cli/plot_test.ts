@@ -75,13 +75,6 @@ Deno.test("validation loss is drawn of a file that has no other", () =>
     assertEquals(curve.loss, [2, 1]);
   }));
 
-Deno.test("runs of one label without a common step are refused", () =>
-  inFolder(async (cwd) => {
-    const { code, stderr } = await runParscale("plot c a --chain --label A,A", { cwd });
-    assertEquals(code, 2);
-    assertStringIncludes(stderr, 'error: the runs labelled "A" have no step in common\n');
-  }));
-
 Deno.test("--chain puts a run where the one it was trained from ends, or its checkpoint", () =>
   inFolder(async (cwd) => {
     const rows = await rowsOf("plot d a c --chain --measure train", { cwd });

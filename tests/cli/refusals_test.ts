@@ -57,6 +57,7 @@ const FILES: Readonly<Record<string, unknown>> = {
   "a/metrics.jsonl": STEP,
   "b/metrics.jsonl": STEP,
   "steps.jsonl": STEP,
+  "later.jsonl": { ...STEP, tokens: 2 },
   "loss.jsonl": `${JSON.stringify(STEP)}\nloss 3\n`,
   "text.jsonl": { ...TOKENS, loss: "2" },
   "other.jsonl": TOKENS,
