@@ -59,7 +59,5 @@ await withScratch(async (folder) => {
     );
   }
   await page.hover(".tokens span:nth-of-type(9)");
-  const { data } = await page.send("Page.captureScreenshot", { format: "png" });
-  const out = Deno.args[0] ?? `${ROOT}docs/images/chat.png`;
-  await Deno.writeFile(out, Uint8Array.from(atob(data as string), (c) => c.charCodeAt(0)));
+  await Deno.writeFile(Deno.args[0] ?? `${ROOT}docs/images/chat.png`, await page.screenshot());
 });

@@ -5,7 +5,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { SHELLS } from "../../cli/framework/completions.ts";
 import { succeed } from "./models.ts";
-import { isInstalled, runShell } from "./run.ts";
+import { isInstalled, runCommand, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 /** Typed lines, and the words offered for their last one. */
@@ -88,14 +88,10 @@ function complete(shell: keyof typeof DRIVERS, lines: readonly string[]): Promis
     write("script", script);
     write("lines", lines.map((line) => `${line}\n`).join(""));
     write("driver", DRIVERS[shell]);
-    const { stdout, stderr } = await new Deno.Command(shell, {
-      args: [...FLAGS[shell], "driver"],
-      cwd,
-      env: { TERM: "dumb", HOME: cwd },
-    }).output();
-    const text = new TextDecoder();
-    assertEquals(text.decode(stderr), "");
-    const rows = text.decode(stdout).replace(/\n$/, "").split("\n");
+    const options = { cwd, env: { TERM: "dumb", HOME: cwd } };
+    const { stdout, stderr } = await runCommand([shell, ...FLAGS[shell], "driver"], options);
+    assertEquals(stderr, "");
+    const rows = stdout.replace(/\n$/, "").split("\n");
     return rows.map((row) => row.split(" ").filter((word) => word !== "").sort());
   });
 }

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { sheetOf } from "../../cli/commands/doctor/cuda.ts";
 import { documentOf, parseLines, rowsOf, succeed } from "./models.ts";
-import { runParscale } from "./run.ts";
+import { runCommand, runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 Deno.test("a healthy machine passes every required check", async () => {
@@ -61,11 +61,10 @@ Deno.test("a required check that fails is shown with its remedy and gives 4", ()
        CHECKS.push({ name: "optional", required: false, run: () => Promise.resolve(broken) });
        Deno.exit(await main(["doctor", "--jsonl"], new Io(processSystem())));`,
     );
-    const { code, stdout } = await new Deno.Command(Deno.execPath(), {
-      args: ["run", "-A", "--no-check", "--config", `${root}deno.json`, path],
-    }).output();
+    const run = [Deno.execPath(), "run", "-A", "--no-check", "--config", `${root}deno.json`];
+    const { code, stdout } = await runCommand([...run, path]);
     assertEquals(code, 4);
-    const rows = parseLines(new TextDecoder().decode(stdout)).slice(-2);
+    const rows = parseLines(stdout).slice(-2);
     assertEquals(rows.map(({ check, status }) => [check, status]), [
       ["broken", "fail"],
       ["optional", "missing"],

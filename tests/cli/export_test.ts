@@ -5,7 +5,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type * as ort from "onnxruntime-node";
 import { maxDifference, readExpectedTensors, TOLERANCE } from "../device/goldens.ts";
 import { documentOf, EXPECTED, hasWebGpu, MODEL, names, rowsOf, succeed } from "./models.ts";
-import { runShell } from "./run.ts";
+import { runCommand, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 Deno.env.set("ORT_DISABLE_TELEMETRY", "1");
@@ -122,16 +122,14 @@ for (const target of ["cpu", "webgpu"]) {
         assertStringIncludes(page, `reads \`${TOKENS}\` tokens`);
         await Deno.writeTextFile(`${cwd}/onnx/use.mjs`, /```js\n([\s\S]*?)```/.exec(page)![1]!);
         const config = fileURLToPath(new URL("../../deno.json", import.meta.url));
-        const { stdout } = await new Deno.Command(Deno.execPath(), {
-          args: ["run", "-A", "--config", config, "use.mjs"],
-          cwd: `${cwd}/onnx`,
-          env: { NO_COLOR: "1" },
-        }).output();
+        const use = [Deno.execPath(), "run", "-A", "--config", config, "use.mjs"];
+        const options = { cwd: `${cwd}/onnx`, env: { NO_COLOR: "1" } };
+        const { stdout } = await runCommand(use, options);
         const [{ tokens }] = await rowsOf(
           `generate --model ${MODEL} --max-tokens 20 --ignore-eos`,
           { stdin: '{"tokens":[1,2,3]}\n' },
         );
-        const printed = new TextDecoder().decode(stdout).trim().split("\n").map(Number);
+        const printed = stdout.trim().split("\n").map(Number);
         assertEquals(printed, tokens);
       }),
   });

@@ -4,7 +4,15 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { commands } from "../../cli/commands/mod.ts";
 import { documentOf, jsonLines, MODEL, names, rowsOf, succeed } from "./models.ts";
-import { ENTRY, environment, programLine, runParscale, runShell } from "./run.ts";
+import {
+  ENTRY,
+  environment,
+  isInstalled,
+  programLine,
+  runCommand,
+  runParscale,
+  runShell,
+} from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 const CONFIG = fileURLToPath(new URL("../../deno.json", import.meta.url));
@@ -155,14 +163,8 @@ Deno.test({
 /** A new namespace of processes, in which the program has the process id 1. */
 const NAMESPACE = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"];
 
-async function namespacesWork(): Promise<boolean> {
-  try {
-    const args = [...NAMESPACE, "true"];
-    return (await new Deno.Command("unshare", { args, stderr: "null" }).output()).success;
-  } catch {
-    return false; // no program of that name
-  }
-}
+const namespacesWork = isInstalled("unshare") &&
+  (await runCommand(["unshare", ...NAMESPACE, "true"])).code === 0;
 
 /** Starts `generate` as a first process, sends it a signal after its first row; returns its code. */
 async function codeAfter(signal: Deno.Signal, cwd: string): Promise<number> {
@@ -180,12 +182,10 @@ async function codeAfter(signal: Deno.Signal, cwd: string): Promise<number> {
   return (await process.status).code;
 }
 
-const ignore = !await namespacesWork();
-
 for (const [signal, code] of [["SIGTERM", 143], ["SIGINT", 130]] as const) {
   Deno.test({
     name: `${signal} ends the first process of a container`,
-    ignore,
+    ignore: !namespacesWork,
     fn: () => withScratch(async (cwd) => assertEquals(await codeAfter(signal, cwd), code)),
   });
 }
@@ -248,12 +248,8 @@ const BUDGETS = {
 
 for (const [line, budget] of Object.entries(BUDGETS)) {
   Deno.test(`parscale ${line} loads at most ${budget} modules, no engine and no package`, async () => {
-    const { stderr } = await new Deno.Command(Deno.execPath(), {
-      args: ["run", "-A", "--log-level=debug", ENTRY, ...line.split(" ")],
-      env: environment(),
-      clearEnv: true,
-    }).output();
-    const log = new TextDecoder().decode(stderr);
+    const run = [Deno.execPath(), "run", "-A", "--log-level=debug", ENTRY];
+    const { stderr: log } = await runCommand([...run, ...line.split(" ")]);
     const modules = new Set([...log.matchAll(/ES module: (file:[^\s,]+)/g)].map(([, url]) => url!));
     assert(modules.size >= 10, "the runtime's log names its modules");
     assert(modules.size <= budget, `${modules.size} modules`);
@@ -262,9 +258,6 @@ for (const [line, budget] of Object.entries(BUDGETS)) {
   });
 }
 
-const hasStrace = await new Deno.Command("strace", { args: ["-V"], stdout: "null", stderr: "null" })
-  .output().then(({ success }) => success, () => false);
-
 Deno.test("every task that starts parscale sets DENO_NO_UPDATE_CHECK", () => {
   const { tasks } = JSON.parse(Deno.readTextFileSync(CONFIG));
   for (const name of ["parscale", "demo", "study", "word-problems"]) {
@@ -272,28 +265,18 @@ Deno.test("every task that starts parscale sets DENO_NO_UPDATE_CHECK", () => {
   }
 });
 
-/** Connections to the network that a command in the project folder tries to make. */
-async function connections(trace: string, ...args: string[]): Promise<string[]> {
-  const { code } = await new Deno.Command("strace", {
-    args: ["-f", "-e", "trace=connect", "-o", trace, Deno.execPath(), ...args],
-    cwd: dirname(CONFIG),
-    env: environment(),
-    clearEnv: true,
-    stdin: "null",
-    stdout: "null",
-    stderr: "null",
-  }).output();
-  assertEquals(code, 0);
-  return Deno.readTextFileSync(trace).split("\n").filter((line) => /AF_INET6?\b/.test(line));
-}
-
 Deno.test({
   name: "deno task parscale connects to nothing",
-  ignore: !hasStrace,
+  ignore: !isInstalled("strace"),
   fn: () =>
-    withScratch(async (cwd) => {
-      const generate = `generate --model ${MODEL} --prompt a --max-tokens 200 --ignore-eos`;
-      const found = await connections(`${cwd}/trace`, "task", "parscale", ...generate.split(" "));
-      assertEquals(found, []);
+    withScratch(async (folder) => {
+      const trace = `${folder}/trace`;
+      const task = ["strace", "-f", "-e", "trace=connect", "-o", trace, Deno.execPath(), "task"];
+      const generate =
+        `parscale generate --model ${MODEL} --prompt a --max-tokens 200 --ignore-eos`;
+      const options = { cwd: dirname(CONFIG) };
+      assertEquals((await runCommand([...task, ...generate.split(" ")], options)).code, 0);
+      const lines = Deno.readTextFileSync(trace).split("\n");
+      assertEquals(lines.filter((line) => /AF_INET6?\b/.test(line)), []);
     }),
 });

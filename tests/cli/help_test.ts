@@ -6,24 +6,8 @@ import { commands } from "../../cli/commands/mod.ts";
 import { escapeRoff } from "../../cli/framework/man.ts";
 import { isNegatable } from "../../cli/framework/table.ts";
 import { rowsOf, succeed } from "./models.ts";
-import { isInstalled } from "./run.ts";
+import { isInstalled, runCommand } from "./run.ts";
 import { withScratch } from "../scratch.ts";
-
-/** Sets the page with groff; what it warns about comes back too. */
-async function typeset(page: string): Promise<{ text: string; warnings: string }> {
-  return await withScratch(async (cwd) => {
-    await Deno.writeTextFile(`${cwd}/parscale.1`, page);
-    const { stdout, stderr } = await new Deno.Command("groff", {
-      args: ["-man", "-Tascii", "-ww", "-P-c", "-rLL=200n", "parscale.1"],
-      cwd,
-    }).output();
-    const decoder = new TextDecoder();
-    // Bold is a letter struck twice over itself.
-    // deno-lint-ignore no-control-regex -- that is what it is
-    const text = decoder.decode(stdout).replace(/.\x08/g, "");
-    return { text, warnings: decoder.decode(stderr) };
-  });
-}
 
 Deno.test("the manual page is plain roff, and goes to a file like any result", () =>
   withScratch(async (cwd) => {
@@ -46,8 +30,12 @@ Deno.test({
   name: "groff sets the manual page without a warning; every command, flag and code is in it",
   ignore: !isInstalled("groff"),
   fn: async () => {
-    const { text, warnings } = await typeset(await succeed("help man"));
-    assertEquals(warnings, "");
+    const groff = "groff -man -Tascii -ww -P-c -rLL=200n".split(" ");
+    const { stdout, stderr } = await runCommand(groff, { stdin: await succeed("help man") });
+    assertEquals(stderr, "");
+    // Bold is a letter struck twice over itself.
+    // deno-lint-ignore no-control-regex -- that is what it is
+    const text = stdout.replace(/.\x08/g, "");
     for (const command of await loadAll(commands)) {
       assertStringIncludes(text, `\n   ${command.name}\n`);
       for (const line of Object.values(command.examples)) assertStringIncludes(text, line);

@@ -78,16 +78,14 @@ const REPOSITORIES: readonly StandInRepository[] = [
 Deno.test("first-run reports every step, and continues after one that fails", () =>
   withScratch(async (cwd) => {
     await using hub = startHub(REPOSITORIES);
-    const first = ["run", "-A", `${ROOT}tests/first_run/run.ts`, "--model", "tiny/qwen"];
-    const { code, stdout } = await new Deno.Command(Deno.execPath(), {
-      args: [...first, "--tasks", "winogrande,sciq", "--eval-tasks", "winogrande"]
-        .concat("--rows", "2", "--python", "no-such-python"),
+    const first = [Deno.execPath(), "run", "-A", `${ROOT}tests/first_run/run.ts`];
+    const flags = "--model tiny/qwen --tasks winogrande,sciq --eval-tasks winogrande --rows 2 " +
+      "--python no-such-python";
+    const env = { HF_ENDPOINT: hub.url, HF_HOME: `${cwd}/home` };
+    const { code, stdout: report } = await runCommand([...first, ...flags.split(" ")], {
       cwd,
-      env: environment({ HF_ENDPOINT: hub.url, HF_HOME: `${cwd}/home` }),
-      clearEnv: true,
-      stderr: "null",
-    }).output();
-    const report = new TextDecoder().decode(stdout);
+      env,
+    });
     assertEquals(code, 1, report);
     const results = [...report.matchAll(/^\| ([^|]+) \| (ok|failed|skipped) \|/gm)]
       .map(([, name, result]) => `${name}: ${result}`);
