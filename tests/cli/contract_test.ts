@@ -192,26 +192,6 @@ Deno.test("a terminal instead of input is misuse with short help, never a silent
     }
   }));
 
-Deno.test("an error in a promise without a handler is told in our words", async () => {
-  const main = JSON.stringify(new URL("../../cli/main.ts", import.meta.url).href);
-  const thrown = "new Error('lost')";
-  for (const stray of [`Promise.reject(${thrown})`, `setTimeout(() => { throw ${thrown} })`]) {
-    const program = `
-      import { runProcess } from ${main};
-      const command = { name: "wait", summary: "Wait", description: "Waits.", examples: {}, flags: {} };
-      const body = {
-        async run() { ${stray}; await new Promise((resolve) => setTimeout(resolve, 5000)); },
-      };
-      const load = async () => command;
-      await runProcess(Deno.args, [{ ...command, load, body: async () => body }]);`;
-    const run = ["eval", "--node-modules-dir=manual", "--config", CONFIG, "--ext=js", program];
-    const { code, stderr } = await runCommand([Deno.execPath(), ...run, "wait"]);
-    assertEquals(code, 70, stderr);
-    assert(/^error: internal error in parscale [\d.]+: Error: lost\n/.test(stderr), stderr);
-    assertEquals(stderr.includes("Uncaught"), false);
-  }
-});
-
 Deno.test("deno task parscale is the same program", async () => {
   const task = [Deno.execPath(), "task", "-q", "--config", CONFIG, "parscale"];
   const { stdout, code } = await runCommand([...task, "help", "exit-codes", "--json"]);

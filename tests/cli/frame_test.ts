@@ -80,37 +80,47 @@ Deno.test("a working folder is never read unasked, and --config overrides the de
     assertStringIncludes(await succeed("help exit-codes", { cwd }), "code  meaning\n");
   }));
 
-/** A program whose one command waits for ever, or saves when it is interrupted. */
-function waitingProgram(savesOnInterrupt: boolean): string {
+/** Words that run a program whose one command does what `run` says. */
+function programOf(run: string, savesOnInterrupt = false): string[] {
   const at = (path: string) => JSON.stringify(new URL(path, import.meta.url).href);
-  return `
+  const program = `
     import { runProcess } from ${at("../../cli/main.ts")};
     import { Interrupted } from ${at("../../cli/output/errors.ts")};
     const command = {
       name: "wait", summary: "Wait", description: "Waits.", examples: {}, flags: {},
       savesOnInterrupt: ${savesOnInterrupt},
     };
-    const body = {
-      async run(_values, io) {
-        io.write("ready\\n");
-        await new Promise((resolve) => {
-          const timer = setTimeout(resolve, 20000);
-          io.interruption.addEventListener("abort", () => (clearTimeout(timer), resolve()));
-        });
-        io.write("saved\\n");
-        throw new Interrupted(io.interruption.reason.signal, ["resume with \`parscale wait\`"]);
-      },
-    };
+    const body = { async run(_values, io) { ${run} } };
     const registry = [{ ...command, load: async () => command, body: async () => body }];
     await runProcess(["wait"], registry);`;
+  const deno = [Deno.execPath(), "eval", "--node-modules-dir=manual", "--config", CONFIG];
+  return [...deno, "--ext=js", program];
 }
 
-/** Starts the program; `shell` runs before it in the same process. */
+/** Waits for ever, or until it is interrupted. */
+const WAIT = `
+  io.write("ready\\n");
+  await new Promise((resolve) => {
+    const timer = setTimeout(resolve, 20000);
+    io.interruption.addEventListener("abort", () => (clearTimeout(timer), resolve()));
+  });
+  io.write("saved\\n");
+  throw new Interrupted(io.interruption.reason.signal, ["resume with \`parscale wait\`"]);`;
+
+Deno.test("an error in a promise without a handler is told in our words", async () => {
+  const thrown = "new Error('lost')";
+  for (const stray of [`Promise.reject(${thrown})`, `setTimeout(() => { throw ${thrown} })`]) {
+    const { code, stderr } = await runCommand(programOf(`${stray}; ${WAIT}`));
+    assertEquals(code, 70, stderr);
+    assert(/^error: internal error in parscale [\d.]+: Error: lost\n/.test(stderr), stderr);
+    assertEquals(stderr.includes("Uncaught"), false);
+  }
+});
+
+/** Starts the program that waits; `shell` runs before it in the same process. */
 function startWaiting(savesOnInterrupt: boolean, shell = ""): Deno.ChildProcess {
-  const program = waitingProgram(savesOnInterrupt);
-  const deno = ["eval", "--node-modules-dir=manual", "--config", CONFIG, "--ext=js", program];
   return new Deno.Command("sh", {
-    args: ["-c", `${shell}\nexec "$@"`, "sh", Deno.execPath(), ...deno],
+    args: ["-c", `${shell}\nexec "$@"`, "sh", ...programOf(WAIT, savesOnInterrupt)],
     env: environment(),
     clearEnv: true,
     stdout: "piped",
