@@ -177,38 +177,29 @@ Deno.test("--json-schema limits every answer, of beams too", () =>
 const TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}" +
   "{% if add_generation_prompt %}<assistant>{% endif %}";
 
-Deno.test("messages and --chat go through the template, and say so where there is none", () =>
+Deno.test("messages and --chat go through the template, with the tools of a row", () =>
   withScratch(async (folder) => {
-    const model = await copyFolder(MODEL, `${folder}/m`, { "chat_template.jinja": TEMPLATE });
-    const run = `generate --model ${model} --max-tokens 4`;
-    const messages = [{ role: "user", content: "hi" }];
-    const stdin = jsonLines({ messages }, { prompt: "<user>hi\n<assistant>" });
-    const [row, prompt] = await rowsOf(run, { stdin });
-    const [chat] = await rowsOf(`${run} --chat --prompt hi`);
-    assertEquals([prompt.tokens, chat.tokens], [row.tokens, row.tokens]);
-    const wrong = await runParscale(run, { stdin: jsonLines({ messages: [{ role: "user" }, 5] }) });
-    const words = "error: line 1 of stdin: message 2 must have role and content as text: 5";
-    assertFailed(wrong, 3, words);
-    for (const [flags, row] of [["", { messages }], ["--chat", { prompt: "hi" }]] as const) {
-      const none = await runParscale(`${GENERATE} ${flags}`, { stdin: jsonLines(row) });
-      assertFailed(none, 3, `"${MODEL}" has no chat template for messages`);
-    }
-  }));
-
-Deno.test("the tools of a row go through the template, and are refused where it has none", () =>
-  withScratch(async (folder) => {
-    const template = `{% for t in tools or [] %}{{ t.name }}{% endfor %}${TEMPLATE}`;
-    const model = await copyFolder(MODEL, `${folder}/m`, { "chat_template.jinja": template });
-    const run = `generate --model ${model} --max-tokens 4`;
+    const tooled = `{% for t in tools or [] %}{{ t.name }}{% endfor %}${TEMPLATE}`;
+    const model = await copyFolder(MODEL, `${folder}/m`, { "chat_template.jinja": tooled });
+    const run = `generate --model ${model} --max-tokens 4`, text = "<user>hi\n<assistant>";
     const messages = [{ role: "user", content: "hi" }], tools = [{ name: "clock" }];
-    const stdin = jsonLines({ messages, tools }, { prompt: "clock<user>hi\n<assistant>" });
-    const [row, prompt] = await rowsOf(run, { stdin });
-    assertEquals(row.tokens, prompt.tokens);
-    const wrong = await runParscale(run, { stdin: jsonLines({ messages, tools: "clock" }) });
-    assertFailed(wrong, 3, 'line 1 of stdin has "clock" in "tools", expected a list');
+    const prompts = [{ prompt: text }, { prompt: `clock${text}` }];
+    const stdin = jsonLines({ messages }, { messages, tools }, ...prompts);
+    const [row, withTools, ...expected] = await rowsOf(run, { stdin });
+    assertEquals([row.tokens, withTools.tokens], expected.map(({ tokens }) => tokens));
+    assertEquals((await rowsOf(`${run} --chat --prompt hi`))[0].tokens, row.tokens);
+
     await Deno.writeTextFile(`${model}/chat_template.jinja`, TEMPLATE);
-    const none = await runParscale(run, { stdin: jsonLines({ messages, tools }) });
-    assertFailed(none, 3, `line 1 of stdin: the chat template of "${model}" has no tools`);
+    for (
+      const [row, words] of [
+        [{ messages: [messages[0], 5] }, ": message 2 must have role and content as text: 5"],
+        [{ messages, tools: "clock" }, ' has "clock" in "tools", expected a list'],
+        [{ messages, tools }, `: the chat template of "${model}" has no tools`],
+      ] as const
+    ) {
+      const wrong = await runParscale(run, { stdin: jsonLines(row) });
+      assertFailed(wrong, 3, `error: line 1 of stdin${words}`);
+    }
   }));
 
 Deno.test("beams: a prompt that fills the context has its own row, and the rows after it too", async () => {
