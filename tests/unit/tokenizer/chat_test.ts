@@ -1,8 +1,8 @@
 /** Protects chat rendering: template sources, trimming, tools, and what is refused. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { type ChatMessage, openTokenizer, renderChat } from "../../../core/tokenizer/tokenizer.ts";
-import { userError, withScratch } from "../checkpoint/testing.ts";
-import { FIXTURE, fixtureJson, writeFiles } from "./testing.ts";
+import { userError } from "../checkpoint/testing.ts";
+import { FIXTURE, fixtureJson, openFiles } from "./testing.ts";
 
 /** Contents of messages, and a word against cats. */
 const TEMPLATE = `{%- for m in messages %}
@@ -10,14 +10,8 @@ const TEMPLATE = `{%- for m in messages %}
 {%- endfor %}`;
 
 /** The small tokenizer with other chat settings. */
-async function open(files: Record<string, unknown>) {
-  let tokenizer: Awaited<ReturnType<typeof openTokenizer>> | undefined;
-  await withScratch(async (folder) => {
-    writeFiles(folder, { "tokenizer.json": fixtureJson(), ...files });
-    tokenizer = await openTokenizer(folder);
-  });
-  return tokenizer!;
-}
+const open = (files: Record<string, unknown>) =>
+  openFiles({ "tokenizer.json": fixtureJson(), ...files });
 
 const USER: ChatMessage = { role: "user", content: "Hi" };
 

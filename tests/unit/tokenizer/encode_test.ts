@@ -3,8 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { RandomStream } from "../../../core/base/random.ts";
 import { toNfc } from "../../../core/tokenizer/nfc.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import { withScratch } from "../checkpoint/testing.ts";
-import { FIXTURE, fixtureJson, mixedText, openLibrary, qwenJson, writeFiles } from "./testing.ts";
+import { FIXTURE, fixtureJson, mixedText, openFiles, openLibrary, qwenJson } from "./testing.ts";
 import { HANG_MS } from "../../hang.ts";
 
 interface Golden {
@@ -96,10 +95,7 @@ async function withBoth(
   json: string,
   compare: (ours: Tokenizer, library: ReturnType<typeof openLibrary>) => void,
 ): Promise<void> {
-  await withScratch(async (folder) => {
-    writeFiles(folder, { "tokenizer.json": json });
-    compare(await openTokenizer(folder), openLibrary(json));
-  });
+  compare(await openFiles({ "tokenizer.json": json }), openLibrary(json));
 }
 
 function compareLongTexts(ours: Tokenizer, library: ReturnType<typeof openLibrary>): void {

@@ -1,16 +1,14 @@
 /** Protects the layouts that the own encoder knows besides Qwen's: equality with the library. */
 import { assertEquals } from "@std/assert";
-import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { GPT2_PATTERNS, LLAMA3_PATTERN } from "../../../core/tokenizer/word_splitter.ts";
-import { withScratch } from "../checkpoint/testing.ts";
 import {
   byteLevel,
   fixtureJson,
   mixedText,
+  openFiles,
   openLibrary,
   sequence,
   split,
-  writeFiles,
 } from "./testing.ts";
 
 type Json = ReturnType<typeof fixtureJson>;
@@ -40,29 +38,20 @@ function jsonWith(pre_tokenizer: unknown): Json {
   return { ...fixtureJson(), normalizer: null, pre_tokenizer };
 }
 
-async function withTokenizer(
-  json: Json,
-  use: (tokenizer: Tokenizer) => void,
-  config = {},
-): Promise<void> {
-  await withScratch(async (folder) => {
-    writeFiles(folder, { "tokenizer.json": json, "tokenizer_config.json": config });
-    use(await openTokenizer(folder));
-  });
-}
+const open = (json: Json, config = {}) =>
+  openFiles({ "tokenizer.json": json, "tokenizer_config.json": config });
 
 for (const [name, [layout, ofLibrary]] of Object.entries(LAYOUTS)) {
   Deno.test(`1,000 mixed texts encode as with the library, ${name}`, async () => {
     const library = openLibrary(JSON.stringify(jsonWith(ofLibrary)));
-    await withTokenizer(jsonWith(layout), (tokenizer) => {
-      assertEquals(tokenizer.kind, "byte-level-bpe");
-      for (let seed = 0; seed < 1000; seed++) {
-        const text = mixedText(seed);
-        const ids = tokenizer.encode(text);
-        assertEquals(ids, library.encode(text), JSON.stringify(text));
-        assertEquals(tokenizer.decode(ids), text);
-      }
-    });
+    const tokenizer = await open(jsonWith(layout));
+    assertEquals(tokenizer.kind, "byte-level-bpe");
+    for (let seed = 0; seed < 1000; seed++) {
+      const text = mixedText(seed);
+      const ids = tokenizer.encode(text);
+      assertEquals(ids, library.encode(text), JSON.stringify(text));
+      assertEquals(tokenizer.decode(ids), text);
+    }
   });
 }
 
@@ -75,12 +64,9 @@ Deno.test("ignore_merges takes a word that is a token whole", async () => {
   const plain = structuredClone(json);
   json.model.ignore_merges = true;
   const word = merged.replaceAll("Ġ", " ");
-  await withTokenizer(json, (tokenizer) => assertEquals(tokenizer.encode(word), [id]));
-  await withTokenizer(
-    plain,
-    (tokenizer) =>
-      assertEquals(tokenizer.encode(word).length, new TextEncoder().encode(word).length),
-  );
+  assertEquals((await open(json)).encode(word), [id]);
+  const bytes = new TextEncoder().encode(word);
+  assertEquals((await open(plain)).encode(word).length, bytes.length);
 });
 
 Deno.test("a template frames texts, unless they begin with its token", async () => {
@@ -97,20 +83,18 @@ Deno.test("a template frames texts, unless they begin with its token", async () 
       special_tokens: { [first.content]: { id: first.content, ids: [first.id], tokens: [] } },
     }],
   };
-  await withTokenizer(json, (tokenizer) => {
-    assertEquals(tokenizer.kind, "byte-level-bpe");
-    const bare = tokenizer.encode("a b", { frame: false });
-    assertEquals(tokenizer.encode("a b"), [first.id, ...bare]);
-    assertEquals(tokenizer.encode(`${first.content}a b`), [first.id, ...bare]);
-    assertEquals(tokenizer.encode("a b", { specialTokens: false }), bare);
-  }, { bos_token: first.content });
+  const tokenizer = await open(json, { bos_token: first.content });
+  assertEquals(tokenizer.kind, "byte-level-bpe");
+  const bare = tokenizer.encode("a b", { frame: false });
+  assertEquals(tokenizer.encode("a b"), [first.id, ...bare]);
+  assertEquals(tokenizer.encode(`${first.content}a b`), [first.id, ...bare]);
+  assertEquals(tokenizer.encode("a b", { specialTokens: false }), bare);
 });
 
 Deno.test("a byte without a token is left out where no token stands for it", async () => {
   const json = jsonWith(LAYOUTS.SmolLM![0]);
   delete json.model.vocab["Ă"]; // byte 2
-  await withTokenizer(json, (tokenizer) => {
-    assertEquals(tokenizer.kind, "byte-level-bpe");
-    assertEquals(tokenizer.encode("a\u0002b"), tokenizer.encode("ab"));
-  });
+  const tokenizer = await open(json);
+  assertEquals(tokenizer.kind, "byte-level-bpe");
+  assertEquals(tokenizer.encode("a\u0002b"), tokenizer.encode("ab"));
 });

@@ -2,18 +2,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import { userError, withScratch } from "../checkpoint/testing.ts";
-import { FIXTURE, fixtureJson, mixedText, writeFiles } from "./testing.ts";
-
-/** Opens a tokenizer made of the files given. */
-async function openFiles(files: Record<string, unknown>) {
-  let opened: Awaited<ReturnType<typeof openTokenizer>> | undefined;
-  await withScratch(async (folder) => {
-    writeFiles(folder, files);
-    opened = await openTokenizer(folder);
-  });
-  return opened!;
-}
+import { userError } from "../checkpoint/testing.ts";
+import { FIXTURE, fixtureJson, mixedText, openFiles } from "./testing.ts";
 
 /** Message of the DataError that opening these files ends with. */
 async function refusal(files: Record<string, unknown>): Promise<string> {

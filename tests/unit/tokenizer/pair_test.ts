@@ -5,8 +5,7 @@ import { DataError } from "../../../core/base/errors.ts";
 import { encodePair } from "../../../core/tokenizer/pair.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { EncodeOptions } from "../../../core/tokenizer/types.ts";
-import { withScratch } from "../../scratch.ts";
-import { FIXTURE, mixedText, writeFiles } from "./testing.ts";
+import { FIXTURE, mixedText, openFiles } from "./testing.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const START = 7;
@@ -59,13 +58,10 @@ Deno.test("a continuation that is kept whole has no blank that the tokenizer put
     },
   ];
   for (const layout of layouts) {
-    await withScratch(async (folder) => {
-      writeFiles(folder, { "tokenizer.json": { ...layout, model, added_tokens: [] } });
-      const tokenizer = await openTokenizer(folder);
-      const pair = encodePair(tokenizer, "ab", "cd", START, { keepsText: true });
-      const spelled = pair.tokens.map((id) => tokenizer.tokenText(id));
-      assertEquals([spelled, pair.from], [["▁a", "b", "c", "d"], 2], JSON.stringify(layout));
-    });
+    const tokenizer = await openFiles({ "tokenizer.json": { ...layout, model, added_tokens: [] } });
+    const pair = encodePair(tokenizer, "ab", "cd", START, { keepsText: true });
+    const spelled = pair.tokens.map((id) => tokenizer.tokenText(id));
+    assertEquals([spelled, pair.from], [["▁a", "b", "c", "d"], 2], JSON.stringify(layout));
   }
 });
 

@@ -2,6 +2,8 @@
 import { fileURLToPath } from "node:url";
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { RandomStream } from "../../../core/base/random.ts";
+import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { withScratch } from "../../scratch.ts";
 
 const ROOT = new URL("../../../", import.meta.url);
 
@@ -26,13 +28,15 @@ export async function qwenJson(): Promise<string | undefined> {
   }
 }
 
-/** Writes files into a folder; what is no text is written as JSON. */
-export function writeFiles(folder: string, files: Record<string, unknown>): void {
-  for (const [name, content] of Object.entries(files)) {
-    const text = typeof content === "string" ? content : JSON.stringify(content);
-    Deno.writeTextFileSync(`${folder}/${name}`, text);
-  }
-}
+/** Opens a tokenizer made of the files given; what is no text is written as JSON. */
+export const openFiles = (files: Record<string, unknown>): Promise<Tokenizer> =>
+  withScratch((folder) => {
+    for (const [name, content] of Object.entries(files)) {
+      const text = typeof content === "string" ? content : JSON.stringify(content);
+      Deno.writeTextFileSync(`${folder}/${name}`, text);
+    }
+    return openTokenizer(folder);
+  });
 
 /** Pre-tokenizers as `tokenizer.json` has them. */
 export const byteLevel = (use_regex: boolean) => ({
