@@ -10,7 +10,7 @@ import {
   textMetrics,
 } from "../../../core/eval/harness/results.ts";
 import { paperTables } from "../../../core/eval/tasks/paper_tables.ts";
-import { codeMetrics } from "../../../core/eval/tasks/code.ts";
+import { codeMetrics, passAtK } from "../../../core/eval/tasks/code.ts";
 import { choiceQuestion } from "../../../core/eval/harness/task.ts";
 import { taskOf } from "../../../core/eval/tasks/mod.ts";
 import { fixtureRows } from "../../fixture_rows.ts";
@@ -94,6 +94,19 @@ Deno.test("means have sample standard errors; lists are pooled; groups by size",
     ["anatomy", 1, 1],
     ["astronomy", 0, 3],
   ]);
+});
+
+Deno.test("every golden pass@k", () => {
+  const cases = fixtureRows("golden/eval/cases_pass_at_k.jsonl");
+  assertEquals(cases.length, 12);
+  for (const { n, c, k, pass_at_k, pass_at_k_mean } of cases) {
+    if (pass_at_k_mean === undefined) assertEquals(passAtK(n, c, k), pass_at_k);
+    else {
+      const values = n.map((each: number, i: number) => passAtK(each, c[i], k));
+      const mean = values.reduce((sum: number, value: number) => sum + value, 0) / values.length;
+      assertEquals(mean, pass_at_k_mean);
+    }
+  }
 });
 
 Deno.test("pass@k: the greedy answer for k = 1, sampled ones for more", () => {

@@ -1,5 +1,5 @@
 /** Differences between operating systems: the logic of each, on any of them. */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import {
   homeFolder,
   isAlive,
@@ -10,6 +10,7 @@ import {
 } from "../../../../core/base/platform/mod.ts";
 import { rename, renameSync } from "../../../../core/base/platform/rename.ts";
 import { cacheFolder } from "../../../../core/base/cache_folder.ts";
+import { EnvironmentError } from "../../../../core/base/errors.ts";
 import { withScratch } from "../../../scratch.ts";
 
 const [linux, macos, windows] = ["linux", "darwin", "windows"].map(platformFor) as [
@@ -42,6 +43,19 @@ Deno.test("cache folders follow the rules of each system", () => {
   assertEquals(windows.temporary(from({})), "C:\\Windows\\Temp");
   assertEquals(macos.temporary(from({ TMPDIR: "/var/folders/t" })), "/var/folders/t");
 });
+
+Deno.test("without a home the cache folder is private, and one that is not is refused", {
+  ignore: Deno.uid() === null,
+}, () =>
+  withScratch((temporary) => {
+    const find = () => cacheFolder((name) => name === "TMPDIR" ? temporary : undefined, linux);
+    const folder = find();
+    assertEquals(folder, `${temporary}/parscale-${Deno.uid()}`);
+    assertEquals(Deno.statSync(folder).mode! & 0o777, 0o700);
+    Deno.chmodSync(folder, 0o777);
+    assertThrows(find, EnvironmentError, "other users can write to it");
+    return Promise.resolve();
+  }));
 
 Deno.test("the home of this process is the one in its environment", () => {
   const expected = Deno.env.get(PLATFORM.name === "windows" ? "USERPROFILE" : "HOME");
