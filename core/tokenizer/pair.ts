@@ -11,7 +11,7 @@ import type { Tokenizer } from "./types.ts";
 
 /** Python's `str.rstrip`: Unicode white space and the four separators U+001C to U+001F. */
 // deno-lint-ignore no-control-regex
-const TRAILING_SPACE = /[\p{White_Space}\x1c-\x1f]+$/u;
+const SPACE = /[\p{White_Space}\x1c-\x1f]/u;
 
 /**
  * The token that stands before a text without context: the tokenizer's beginning-of-text token, or
@@ -52,12 +52,15 @@ export function encodePair(
     }
     return { tokens: tokens[0] === startToken ? tokens : [startToken, ...tokens], from: 1 };
   }
-  const kept = context.replace(TRAILING_SPACE, "");
+  // From the end by hand: a pattern anchored there tries every run of blanks, which is quadratic.
+  let end = context.length;
+  while (end > 0 && SPACE.test(context[end - 1]!)) end--;
+  const kept = context.slice(0, end);
   const before = tokenizer.encode(kept);
   const whole = tokenizer.encode(context + continuation);
   const isCut = keepsText && before.some((id, i) => whole[i] !== id);
   const after = isCut
-    ? encodeApart(tokenizer, context.slice(kept.length) + continuation)
+    ? encodeApart(tokenizer, context.slice(end) + continuation)
     : whole.slice(before.length);
   // Where nothing is left of the context, the first token has nothing to be predicted from.
   return { tokens: [...before, ...after], from: Math.max(1, before.length) };

@@ -99,4 +99,6 @@ Deno.test("white space as Python strips it moves to the continuation, nothing el
   }
   assertEquals(border("a b \n \t"), 3);
   assertEquals(border(" a"), 2, "white space in front stays");
+  // For hours where the time grows with the square of the length.
+  assertEquals(border(`a${" ".repeat(2e6)}b`), 2e6 + 2);
 });
