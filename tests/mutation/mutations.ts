@@ -20,6 +20,15 @@ core/generate/scheduler.ts by device/generate/free_test.ts
 core/generate/scheduler.ts by device/generate/scheduler_test.ts
   sequences begin that do not fit into memory: this.#mostAtOnce() - this.running → this.options.batch - this.running
 
+core/eval/harness/predict.ts by device/generate/context_test.ts
+  all windows of a text are read at once: encoder.windows(first!).map((window) => [window]) → [encoder.windows(first!)]
+
+cli/commands/generate/run.ts by cli/generate_io_test.ts
+  rows of an earlier run count in the rate: answered = rows.resumed → answered = 0
+
+core/generate/batch_size.ts by device/generate/score_test.ts
+  logits of a text count as those of a choice: selected: batch * tokens → selected: 32
+
 core/generate/batch_size.ts by device/generate/scheduler_test.ts
   a cache that grows is counted once: totalBytes + sections.state → totalBytes
 
