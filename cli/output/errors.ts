@@ -40,7 +40,8 @@ export interface ErrorReport {
 }
 
 function oneLine(text: string): string {
-  return visible(text.replace(/\s*\n\s*/g, " ").trim());
+  const lines = text.split("\n").map((line) => line.trim());
+  return visible(lines.filter((line) => line !== "").join(" "));
 }
 
 /** The message, then its causes after colons, innermost last; nothing is said twice. */
