@@ -113,7 +113,7 @@ export function createHandler(
     const id = crypto.randomUUID();
     const path = new URL(request.url).pathname;
     const recorder = new Recorder(request.method, path, options.onAnswered ?? (() => {}));
-    let response: Response;
+    let response: Response, refusal: ApiError | undefined;
     try {
       response = await route(request, recorder);
     } catch (error) {
@@ -122,14 +122,13 @@ export function createHandler(
         recorder.end(499);
         return new Response(null, { status: 499 });
       }
-      const refusal = toApiError(error);
+      refusal = toApiError(error);
       if (refusal.status >= 500 && !(error instanceof ApiError)) onError(error);
       service.metrics.count("request_failure_total", { code: String(refusal.status) });
       const { status, headers, document } = refusal;
       response = Response.json(document, { status, headers });
-      recorder.end(status, refusal.message);
     }
-    if (!recorder.isStreaming) recorder.end(response.status);
+    if (!recorder.isStreaming) recorder.end(response.status, refusal?.message);
     const more = { "x-request-id": id, "x-content-type-options": "nosniff" };
     const all = { ...more, ...corsHeaders(request, access) };
     for (const [name, value] of Object.entries(all)) response.headers.set(name, value);
