@@ -6,6 +6,9 @@ import { SCORE_CHUNK } from "./score.ts";
 /** Share of the limit up to which the keys, values and logits of a batch count as small. */
 const SMALL = 1 / 16;
 
+/** Batches found, by what decides them: an exact plan takes up to a tenth of a second. */
+const found = new WeakMap<Engine, Map<string, number>>();
+
 /**
  * The largest batch up to `most` whose plan stays within `limit` bytes, weights included, for sequences of
  * up to `slots` tokens; at least 1. Candidates are `most` halved again and again.
@@ -20,10 +23,10 @@ export function largestBatch(
   },
 ): number {
   const capacity = bucketFor(engine.device, slots);
-  // An exact plan takes up to a tenth of a second, so there is none for small batches.
+  // There is no plan for small batches.
   const { numHiddenLayers: layers, numKeyValueHeads: heads, headDim, streams } = engine.config;
   const slotBytes = 2 * layers * streams * heads * headDim * 4;
-  const tokens = Math.min(SCORE_CHUNK, slots);
+  const tokens = Math.min(SCORE_CHUNK, capacity);
   // Of texts every token is scored, of choices a few.
   const logitBytes = use === "score" ? tokens * engine.config.vocabSize * 4 : 0;
   if (most * (capacity * slotBytes + logitBytes) <= SMALL * limit) return most;
@@ -35,8 +38,10 @@ export function largestBatch(
     const { totalBytes, sections } = engine.plan({ batch, tokens: 1, capacity, selected: batch });
     return totalBytes + sections.state; // a cache grows by a copy
   };
-  for (let batch = most; batch > 1; batch = Math.floor(batch / 2)) {
-    if (bytesOf(batch) <= limit) return batch;
-  }
-  return 1;
+  const known = found.getOrInsertComputed(engine, () => new Map());
+  return known.getOrInsertComputed([use, most, capacity, limit].join(), () => {
+    let batch = most;
+    while (batch > 1 && bytesOf(batch) > limit) batch = Math.floor(batch / 2);
+    return Math.max(1, batch);
+  });
 }

@@ -10,7 +10,7 @@ import { NumericalError } from "../base/errors.ts";
 import { Batch } from "./batch.ts";
 import { largestBatch } from "./batch_size.ts";
 import type { Engine } from "./engine.ts";
-import { bucketFor, type KvCache } from "./kv_cache.ts";
+import type { KvCache } from "./kv_cache.ts";
 import { checkTokens } from "./prefill.ts";
 import { type Prefilled, PrefillGroup, takeGroup } from "./prefill_group.ts";
 import { PrefixCache } from "./prefix_cache.ts";
@@ -50,8 +50,6 @@ export class Scheduler implements Disposable {
   readonly #refused: SchedulerEvent[] = [];
   /** Prompt tokens prefilled so far. */
   prefilledTokens = 0;
-  /** The batch that fits into memory at a capacity, the last one asked for. */
-  #fitting = { capacity: 0, batch: 0 };
   /** Milliseconds of prefill per token, smoothed; undefined before the first chunk. */
   #msPerToken: number | undefined;
 
@@ -217,12 +215,8 @@ export class Scheduler implements Disposable {
     if (limit === undefined) return batch;
     const open = [...this.#waiting, ...this.#prefilling, ...this.#batch.sequences];
     const lengths = open.map(({ request, limit }) => request.tokens.length + limit);
-    const slots = bucketFor(this.engine.device, Math.max(...lengths));
-    if (slots !== this.#fitting.capacity) {
-      const most = largestBatch(this.engine, { use: "generate", most: batch, slots, limit });
-      this.#fitting = { capacity: slots, batch: most };
-    }
-    return this.#fitting.batch;
+    const slots = Math.max(...lengths);
+    return largestBatch(this.engine, { use: "generate", most: batch, slots, limit });
   }
 
   /** Chooses the first token of a prefilled request and gives it a row, unless it ends there. */
