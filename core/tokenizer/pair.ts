@@ -7,11 +7,8 @@
  * used all the same and some of the continuation is lost, so that published scores can be reproduced.
  */
 import { DataError } from "../base/errors.ts";
+import { rstrip } from "../base/rstrip.ts";
 import type { Tokenizer } from "./types.ts";
-
-/** Python's `str.rstrip`: Unicode white space and the four separators U+001C to U+001F. */
-// deno-lint-ignore no-control-regex
-const SPACE = /[\p{White_Space}\x1c-\x1f]/u;
 
 /**
  * The token that stands before a text without context: the tokenizer's beginning-of-text token, or
@@ -52,15 +49,12 @@ export function encodePair(
     }
     return { tokens: tokens[0] === startToken ? tokens : [startToken, ...tokens], from: 1 };
   }
-  // From the end by hand: a pattern anchored there tries every run of blanks, which is quadratic.
-  let end = context.length;
-  while (end > 0 && SPACE.test(context[end - 1]!)) end--;
-  const kept = context.slice(0, end);
+  const kept = rstrip(context);
   const before = tokenizer.encode(kept);
   const whole = tokenizer.encode(context + continuation);
   const isCut = keepsText && before.some((id, i) => whole[i] !== id);
   const after = isCut
-    ? encodeApart(tokenizer, context.slice(end) + continuation)
+    ? encodeApart(tokenizer, context.slice(kept.length) + continuation)
     : whole.slice(before.length);
   // Where nothing is left of the context, the first token has nothing to be predicted from.
   return { tokens: [...before, ...after], from: Math.max(1, before.length) };

@@ -13,10 +13,9 @@
  * both.
  */
 import { DataError } from "../../base/errors.ts";
+import { SPACE } from "../../base/rstrip.ts";
 
-/** Python's white space, as members of a class. */
-export const SPACE = "\\p{White_Space}\\x1c-\\x1f";
-/** Parts of words, and digits, likewise: a word character is any letter or number, but no combining mark. */
+/** Parts of words, and digits, as members of a class: a word character is any letter or number, but no combining mark. */
 const WORD = "\\p{L}\\p{N}_";
 const DIGIT = "\\p{Nd}";
 

@@ -5,12 +5,12 @@
  * U+0085, `length` counts UTF-16 units, and nothing there knows title case. Regular expressions are
  * translated in `regex.ts`.
  */
-import { SPACE } from "./regex.ts";
+import { rstrip, SPACE } from "../../base/rstrip.ts";
 
-export { pythonRegex, SPACE } from "./regex.ts";
+export { pythonRegex } from "./regex.ts";
+export { rstrip, SPACE };
 
 const LEADING_SPACE = new RegExp(`^[${SPACE}]+`, "u");
-const SPACE_CHARACTER = new RegExp(`^[${SPACE}]$`, "u");
 
 /** `str.strip`: without white space, or without any of `chars`, at both ends. */
 export function strip(text: string, chars?: string): string {
@@ -27,28 +27,6 @@ export function lstrip(text: string, chars?: string): string {
     from += character.length;
   }
   return text.slice(from);
-}
-
-/** `str.rstrip`: the same at the end only. */
-export function rstrip(text: string, chars?: string): string {
-  const set = new Set(chars);
-  const isStripped = chars === undefined
-    ? (character: string) => SPACE_CHARACTER.test(character)
-    : (character: string) => set.has(character);
-  // From the end by hand: a pattern anchored there tries every run of blanks, which is quadratic.
-  let to = text.length;
-  while (to > 0) {
-    const last = lastCharacter(text, to);
-    if (!isStripped(last)) break;
-    to -= last.length;
-  }
-  return text.slice(0, to);
-}
-
-/** The code point that ends before `to`, as text. */
-function lastCharacter(text: string, to: number): string {
-  const pair = text.slice(Math.max(0, to - 2), to);
-  return pair.length === 2 && pair.codePointAt(0)! > 0xffff ? pair : text.slice(to - 1, to);
 }
 
 /** `str.capitalize`: the first character in title case, all others in lower case. */
