@@ -122,6 +122,23 @@ const half = (value: number) => Float16Array.of(value)[0]!;
 const extreme = (block: Float32Array) =>
   block.reduce((most, x) => Math.abs(x) > Math.abs(most) ? x : most, 0);
 
+/** Q6_K whose groups of 16 have one scale. */
+function sixBits(values: Float32Array): Uint8Array {
+  const out = new Uint8Array(values.length / 256 * 210);
+  for (let block = 0; block < values.length / 256; block++) {
+    const b = out.subarray(block * 210), part = values.subarray(block * 256, (block + 1) * 256);
+    const d = half(Math.abs(extreme(part)) / 31);
+    part.forEach((x, i) => {
+      const q = Math.round(x / d) + 32, [h, k, l] = [i >> 7, i >> 5 & 3, i & 31];
+      b[64 * h + 32 * (k % 2) + l]! |= (q & 15) << 4 * (k >> 1);
+      b[128 + 32 * h + l]! |= q >> 4 << 2 * k;
+    });
+    b.fill(1, 192, 208);
+    b.set(new Uint8Array(Float16Array.of(d).buffer), 208);
+  }
+  return out;
+}
+
 /** Types that are written: id and encoder. */
 const TYPES = {
   F32: [0, (values: Float32Array<ArrayBuffer>) => fromF32(values, "f32")],
@@ -141,6 +158,7 @@ const TYPES = {
       );
       return d;
     })],
+  Q6_K: [14, sixBits],
 } as const;
 
 /** A type that is written. */

@@ -102,7 +102,8 @@ export class Progress implements Disposable {
     if (!this.#redraws && this.#lines === 0) return;
     const { label, unit } = this.options;
     const { items, seconds } = this.#elapsed();
-    this.io.note(`${label}: ${items} ${unit} in ${formatDuration(seconds)}${this.#rate()}`);
+    const name = items === 1 ? unit.replace(/s$/, "") : unit;
+    this.io.note(`${label}: ${items} ${name} in ${formatDuration(seconds)}${this.#rate()}`);
   }
 
   /** Items of this run and the seconds it has taken. */

@@ -90,6 +90,30 @@ function k45(codes: number, high?: number) {
   };
 }
 
+/** Writes the codes of a block of Q6_K, where 128 stands for 0, and the scale of each 16. */
+export function unpackQ6K(
+  b: Uint8Array,
+  at: number,
+  codes: Uint8Array,
+  toCode: number,
+  scales: Float32Array,
+  toScale: number,
+): void {
+  const d = half(b, at + 208);
+  for (let g = 0; g < 16; g++) {
+    scales[toScale + g] = d * signed(b[at + 192 + g]!);
+    const part = g >> 3, quarter = g >> 1 & 3;
+    const low = at + part * 64 + (g & 3) * 16, high = at + 128 + part * 32 + (g & 1) * 16;
+    for (let i = 0; i < 16; i++) {
+      const q = b[low + i]! >> (quarter >> 1) * 4 & 15 | (b[high + i]! >> quarter * 2 & 3) << 4;
+      codes[toCode + g * 16 + i] = q + 96;
+    }
+  }
+}
+
+/** One block of Q6_K, unpacked. */
+const q6 = { codes: new Uint8Array(256), scales: new Float32Array(16) };
+
 /** Layouts by the names of GGUF. */
 const LAYOUTS = {
   F32: { elements: 1, bytes: 4 },
@@ -144,15 +168,8 @@ const LAYOUTS = {
     elements: 256,
     bytes: 210,
     decode(b, at, out, to) {
-      const d = half(b, at + 208);
-      for (let g = 0; g < 16; g++) {
-        const step = d * signed(b[at + 192 + g]!), part = g >> 3, quarter = g >> 1 & 3;
-        const low = at + part * 64 + (g & 3) * 16, high = at + 128 + part * 32 + (g & 1) * 16;
-        for (let i = 0; i < 16; i++) {
-          const q = b[low + i]! >> (quarter >> 1) * 4 & 15 | (b[high + i]! >> quarter * 2 & 3) << 4;
-          out[to + g * 16 + i] = step * (q - 32);
-        }
-      }
+      unpackQ6K(b, at, q6.codes, 0, q6.scales, 0);
+      for (let i = 0; i < 256; i++) out[to + i] = q6.scales[i >> 4]! * (q6.codes[i]! - 128);
     },
   },
   IQ4_NL: {

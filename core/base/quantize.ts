@@ -6,6 +6,7 @@
  * first. The last block of a row is padded with z, which stands for 0.
  */
 import { memory, quantizeBlocks, repackBlocks, toF32 } from "../../kernels/cpu/quantize.wasm";
+import { unpackQ6K } from "./blocks.ts";
 import { ELEMENT_BYTES, toF32Into, type WeightType } from "./dtype.ts";
 
 /** Format of the matrices of linear layers. */
@@ -53,6 +54,13 @@ export function packing(shape: readonly number[], format: MatrixFormat): Packing
   return { rows, columns, bits, blocks, rowBytes: blocks * block * bits / 8 };
 }
 
+/** Bytes of a matrix in memory, with the scales of its blocks. */
+export function matrixBytes(shape: readonly number[], format: MatrixFormat): number {
+  if (format.kind === "f32") return 4 * shape[0]! * shape[1]!;
+  const { rows, blocks, rowBytes } = packing(shape, format);
+  return rows * (rowBytes + 4 * blocks);
+}
+
 /** Elements quantized at a time: few enough for a core's own cache. */
 const BATCH_ELEMENTS = 1 << 16;
 
@@ -96,6 +104,13 @@ export function repack(
     const made = part.length / blockBytes;
     codes.set(new Uint8Array(memory.buffer, at.codes, made * codeBytes), first * codeBytes);
     scales.set(new Float32Array(memory.buffer, at.scales, made), first);
+  }
+}
+
+/** Codes and scales of Q6_K blocks: 256 codes of 6 bits, a scale for each 16. Nothing is rounded. */
+export function repackQ6K(blocks: Uint8Array, { codes, scales }: Quantized): void {
+  for (let at = 0, i = 0; at < blocks.length; at += 210, i++) {
+    unpackQ6K(blocks, at, codes, i * 256, scales, i * 16);
   }
 }
 

@@ -6,7 +6,14 @@
 import { BLOCKS, type BlockType, decodeBlocks } from "./blocks.ts";
 import { ELEMENT_BYTES, type WeightType } from "./dtype.ts";
 import { joinBytes, readExactlySync } from "./files.ts";
-import { packing, quantize, type Quantized, type QuantizedFormat, repack } from "./quantize.ts";
+import {
+  packing,
+  quantize,
+  type Quantized,
+  type QuantizedFormat,
+  repack,
+  repackQ6K,
+} from "./quantize.ts";
 
 /** Storage of elements that are not plain, in order. */
 export interface Encoding {
@@ -118,9 +125,15 @@ function readSpan(
 
 /** The format whose codes a weight has already, to be repacked without loss. */
 export function formatOf({ encoding }: StoredWeight): QuantizedFormat | undefined {
-  if (encoding?.type === "Q8_0") return { kind: "q8", block: 32 };
-  return encoding?.type === "Q4_0" ? { kind: "q4", block: 32 } : undefined;
+  return encoding && FORMATS[encoding.type];
 }
+
+/** Formats that hold the codes of a type as they are. */
+const FORMATS: Partial<Record<BlockType, QuantizedFormat>> = {
+  Q8_0: { kind: "q8", block: 32 },
+  Q4_0: { kind: "q4", block: 32 },
+  Q6_K: { kind: "q8", block: 16 },
+};
 
 /** Rows decoded at a time while quantizing: 4 MiB of f32. */
 const BATCH_ELEMENTS = 1 << 20;
@@ -172,5 +185,7 @@ function repackRows(
   const parts = [...spans(weight, first * columns, count * columns)].map(([from, length]) =>
     read(weight.offset + from / elements * bytes, length / elements * bytes)
   );
-  repack(parts.length === 1 ? parts[0]! : joinBytes(parts), kind, target);
+  const blocks = parts.length === 1 ? parts[0]! : joinBytes(parts);
+  if (weight.encoding!.type === "Q6_K") repackQ6K(blocks, target);
+  else repack(blocks, kind, target);
 }

@@ -12,7 +12,7 @@ import { parseBackboneHash, parseConfig, parseTokenIds } from "./config.ts";
 import { type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { weightType } from "../base/dtype.ts";
 import { formatOf, type StoredWeight } from "../base/stored.ts";
-import type { QuantizedFormat } from "../base/quantize.ts";
+import { DEFAULT_BLOCK, type QuantizedFormat } from "../base/quantize.ts";
 import { isGguf } from "./model_files.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "../base/companions.ts";
 import { findTensors, type FoundTensor, listSome, readTensorFile } from "./weight_files.ts";
@@ -216,8 +216,8 @@ export interface CodedTensor extends StoredTensor {
 }
 
 /**
- * All weights of a checkpoint by name, as devices take them. With `keepsCodes` matrices in Q8_0 and
- * Q4_0 of a GGUF file keep their codes, if most of its matrices are so; else all are f32.
+ * All weights of a checkpoint by name, as devices take them. With `keepsCodes` matrices in Q8_0, Q4_0 and
+ * Q6_K of a GGUF file keep their codes, if most of its matrices are in the first two; else all are f32.
  */
 export function weightsOf(
   { config, tensors, quantization }: Checkpoint,
@@ -247,8 +247,10 @@ function withCodes(
     const tensor = tensors.get(name)!, format = formatOf(tensor);
     return format ? [[name, { ...tensor, format }] as const] : [];
   });
-  // Products with codes round activations to 8 bits, which a file of exact matrices is spared.
-  if (coded.length * 2 < matrices.length) return tensors;
+  // Products with codes round activations to 8 bits, which a file of other types is spared. Q6_K is
+  // what llama.cpp chooses for the table and the output matrix of a file in Q4_0.
+  const plain = coded.filter(([, { format }]) => format.block === DEFAULT_BLOCK);
+  if (plain.length * 2 < matrices.length) return tensors;
   const table = tensors.get(EMBEDDING)!, format = formatOf(table);
   return new Map([...tensors, ...coded, [EMBEDDING, format ? { ...table, format } : table]]);
 }

@@ -1,10 +1,10 @@
 /** Opens models by name; the command line and programs have no other way. */
 import { EnvironmentError } from "../base/errors.ts";
-import type { MatrixFormat } from "../base/quantize.ts";
+import { memoryInfo } from "../base/platform/mod.ts";
+import { DEFAULT_BLOCK, matrixBytes, type MatrixFormat } from "../base/quantize.ts";
 import { type Checkpoint, weightsOf } from "../checkpoint/open.ts";
 import { Engine } from "../generate/engine.ts";
 import { introducedTensors, linearSpecs } from "../model/parameters.ts";
-import type { Weight } from "../runtime/device.ts";
 import { matrixFormatOf } from "../runtime/weights.ts";
 import {
   type DeviceOptions,
@@ -42,6 +42,11 @@ export interface OpenOptions extends FindOptions, MatrixOptions {
   readonly lazyTokenizer?: boolean;
   /** @internal */
   readonly splitAbove?: DeviceOptions["splitAbove"];
+  /**
+   * Bytes beyond which weights are warned of; those that are free unless given.
+   * @internal
+   */
+  readonly freeMemory?: number;
 }
 
 /**
@@ -67,7 +72,12 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
     const adapter = binds ? introducedTensors(config, stored) : new Map<string, never>();
     const backbone = new Map([...stored].filter(([name]) => !adapter.has(name)));
     const engine = new Engine(device, config, backbone, { ...options, adapter });
-    const matrices = keptKind(format, linearSpecs(config).map(({ name }) => stored.get(name)!));
+    const formats = linearSpecs(config).map(({ name, shape }) => ({
+      shape,
+      format: matrixFormatOf(stored.get(name), format),
+    }));
+    if (!device.traits.discreteMemory) warnOfMemory(formats, options);
+    const matrices = keptKind(format, formats);
     const session = new Session(checkpoint, engine, { ...options, matrices });
     if (!options.lazyTokenizer) await session.openTokenizer();
     return session;
@@ -77,9 +87,28 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
   }
 }
 
+/** Matrices of linear layers, and how a device keeps them. */
+type Formats = readonly { readonly shape: readonly number[]; readonly format: MatrixFormat }[];
+
+/** Warns of matrices that do not fit the free memory: the system may end a process without a word. */
+function warnOfMemory(
+  matrices: Formats,
+  { events, freeMemory = memoryInfo().available }: OpenOptions,
+): void {
+  const bytesAs = (own?: MatrixFormat) =>
+    matrices.reduce((sum, { shape, format }) => sum + matrixBytes(shape, own ?? format), 0);
+  const bytes = bytesAs(), q8 = bytesAs({ kind: "q8", block: DEFAULT_BLOCK });
+  if (bytes <= freeMemory) return;
+  const gigabytes = (bytes: number) => `${Number((bytes / 1e9).toPrecision(2))} GB`;
+  const advice = q8 < bytes ? `; with --quantize q8 they take ${gigabytes(q8)}` : "";
+  events?.onWarning?.(
+    `the weights take ${gigabytes(bytes)} of memory, ${gigabytes(freeMemory)} are free${advice}`,
+  );
+}
+
 /** Returns the format of matrices: in codes where all have the same number of bits. */
-function keptKind({ kind }: MatrixFormat, matrices: readonly Weight[]): MatrixKind {
-  const kinds = new Set(matrices.map((weight) => matrixFormatOf(weight, { kind: "f32" }).kind));
+function keptKind({ kind }: MatrixFormat, matrices: Formats): MatrixKind {
+  const kinds = new Set(matrices.map(({ format }) => format.kind));
   return kind === "f32" && kinds.size === 1 ? [...kinds][0]! : kind;
 }
 

@@ -218,7 +218,7 @@ Deno.test("progress counts the rows of the shard, and in its rate only those of 
     assertEquals((await run("broken", "whole --jsonl")).code, 3);
     const resumed = await run({ tokens: [5] }, "whole --jsonl --resume");
     assertStringIncludes(resumed.stderr, "Generating: 6 rows,");
-    assertStringIncludes(resumed.stderr, "Generating: 1 rows in");
+    assertStringIncludes(resumed.stderr, "Generating: 1 row in");
   }));
 
 Deno.test("SIGINT and SIGTERM end a long run with 130 and 143, and leave no file", async () => {

@@ -1,7 +1,7 @@
 /** Protects the blocks of GGUF files: equal bits with the Python package, repacking without loss. */
 import { assertEquals } from "@std/assert";
 import { BLOCKS, type BlockType, decodeBlocks } from "../../../core/base/blocks.ts";
-import { dequantize, repack } from "../../../core/base/quantize.ts";
+import { dequantize, repack, repackQ6K } from "../../../core/base/quantize.ts";
 
 const GOLDEN: Readonly<Record<string, { blocks: string; values: string }>> = JSON.parse(
   Deno.readTextFileSync(new URL("../../../fixtures/golden/gguf/blocks.json", import.meta.url)),
@@ -25,7 +25,7 @@ Deno.test("blocks of every type decode to the bits of the Python package", () =>
   }
 });
 
-Deno.test("repacked codes of Q8_0 and Q4_0 stand for the same values", () => {
+Deno.test("repacked codes of Q8_0, Q4_0 and Q6_K stand for the same values", () => {
   for (const [type, bits] of [["Q8_0", 8], ["Q4_0", 4]] as const) {
     const { blocks, values } = decoded(type);
     const count = values.length / 32;
@@ -33,6 +33,11 @@ Deno.test("repacked codes of Q8_0 and Q4_0 stand for the same values", () => {
     repack(blocks, bits === 8 ? "q8" : "q4", quantized);
     assertEquals(dequantize(quantized, count, 32, bits, 32), values, type);
   }
+  const { blocks, values } = decoded("Q6_K");
+  const { length } = values;
+  const quantized = { codes: new Uint8Array(length), scales: new Float32Array(length / 16) };
+  repackQ6K(blocks, quantized);
+  assertEquals(dequantize(quantized, length / 256, 256, 8, 16), values);
 });
 
 Deno.test("scales of repacked blocks are those of every f16", () => {

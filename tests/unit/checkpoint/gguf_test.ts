@@ -15,7 +15,7 @@ import { DataError } from "../../../core/base/errors.ts";
 import type { MatrixFormat } from "../../../core/base/quantize.ts";
 import { formatOf } from "../../../core/base/stored.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import { linearSpecs } from "../../../core/model/parameters.ts";
+import { EMBEDDING, linearSpecs } from "../../../core/model/parameters.ts";
 import { ropeFrequencies } from "../../../core/model/rope_frequencies.ts";
 import type { Weights } from "../../../core/runtime/device.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
@@ -161,6 +161,25 @@ Deno.test("a file of mixed types keeps the format of each matrix, few codes beco
     const file = await openCheckpoint(path);
     const found = await cpuLogits(file.config, weightsOf(file, { keepsCodes: true }));
     assert(worst(found, await logits(path)) < 0.5);
+  }));
+
+Deno.test("an embedding table in Q6_K keeps its codes where the other matrices are Q4_0", () =>
+  withModel("llama", async ({ scratch, path }) => {
+    const folder = `${scratch}/wide`;
+    await writeTinyFolder(folder, "llama", { hidden_size: 256, head_dim: 64 });
+    const type = (name: string) => name.startsWith("token_embd") ? "Q6_K" : "Q4_0";
+    await writeGguf(path, folder, { type });
+    const file = await openCheckpoint(path);
+    const weights = weightsOf(file, { keepsCodes: true });
+    assertEquals(weights.get(EMBEDDING)!.format, { kind: "q8", block: 16 });
+    const exact = file.tensors.get(EMBEDDING)!;
+    const expected = await cpuLogits(file.config, new Map([...weights, [EMBEDDING, exact]]));
+    const difference = worst(await cpuLogits(file.config, weights), expected);
+    assert(difference > 0 && difference < 0.5, `${difference}`);
+    // A file of such matrices is exact.
+    await writeGguf(path, folder, { type: (name) => /ffn_down/.test(name) ? "F32" : "Q6_K" });
+    const alone = weightsOf(await openCheckpoint(path), { keepsCodes: true });
+    assertEquals(alone.get(EMBEDDING)!.format, undefined);
   }));
 
 Deno.test("converted to a folder a file keeps logits, tokenizer, end tokens and template", () =>
