@@ -14,7 +14,7 @@ export interface Mutation {
  * Line feeds are written as `\n`.
  */
 const LIST = String.raw`
-core/generate/scheduler.ts by device/generate/free_test.ts
+core/generate/scheduler.ts by unit/generate/free_test.ts
   the cache of a prefill group that failed is never freed: error };\n      group[Symbol.dispose](); → error };
 
 core/generate/scheduler.ts by device/generate/scheduler_test.ts
@@ -26,13 +26,13 @@ core/eval/harness/predict.ts by device/generate/context_test.ts
 cli/commands/generate/run.ts by cli/generate_io_test.ts
   rows of an earlier run count in the rate: answered = rows.resumed → answered = 0
 
-core/generate/batch_size.ts by device/generate/score_test.ts
+core/generate/batch_size.ts by unit/generate/score_test.ts
   logits of a text count as those of a choice: selected: batch * tokens → selected: 32
 
 core/generate/batch_size.ts by device/generate/scheduler_test.ts
   a cache that grows is counted once: totalBytes + sections.state → totalBytes
 
-core/runtime/onnxruntime/session/executable.ts by device/runtime/memory_test.ts
+core/runtime/onnxruntime/session/executable.ts by unit/runtime/memory_test.ts
   a program keeps its last caches: new WeakRef(tensor) → { deref: () => tensor } as unknown as WeakRef<OnnxValue>
 
 core/eval/sandbox/pool.ts by unit/eval/sandbox_test.ts
@@ -42,7 +42,7 @@ core/generate/prefix_cache.ts by unit/generate/prefix_cache_test.ts
   first in, first out:     this.#entries.add(entry);\n    target →     target
   a whole prompt counts as shared: tokens.length - 1; → tokens.length;
 
-core/serve/service.ts by device/serve/service_test.ts
+core/serve/service.ts by unit/serve/service_test.ts
   slots of a client that left stay taken: this.service.release(this.left); →
   choices of a client that left continue: this.service.cancel(index); →
   a scheduler continues after a failure of the engine: hosted.scheduler = this.#schedulerOf(hosted.model); →
@@ -281,6 +281,16 @@ core/base/quantize.ts by unit/base/quantize_test.ts
 core/base/stored.ts by unit/checkpoint/gguf_test.ts
   q and k of Llama as GGUF has them: inHead % (D / 2) * 2 + Math.floor(inHead / (D / 2)) → inHead
 
+core/base/blocks.ts by unit/base/blocks_test.ts
+  codes of Q6_K have their zero elsewhere: q + 96 → q + 128
+
+core/checkpoint/open.ts by unit/checkpoint/gguf_test.ts
+  a file in Q6_K is not exact: format.block === DEFAULT_BLOCK → true
+  an embedding table in Q6_K becomes f32: format ? { ...table, format } : table → table
+
+core/session/open.ts by unit/generate/library_test.ts
+  weights that fit are warned of: bytes <= freeMemory → bytes < 0
+
 core/base/dtype.ts by unit/checkpoint/open_test.ts
   bf16 rounds ties up: 0x7fff + ((word >>> 16) & 1) → 0x8000
 
@@ -289,12 +299,12 @@ core/serve/tool_calls.ts by unit/serve/tool_calls_test.ts
   a mark that is cut is sent at once: length + before.length → before.length
   a cut call is lost: this.format.trigger + this.#held → this.format.trigger
 
-core/grammar/source.ts by device/generate/json_schema_test.ts
+core/grammar/source.ts by unit/generate/json_schema_test.ts
   keywords that no grammar enforces pass: UNSUPPORTED.has(keyword) → false
   names in a schema are keywords: NAMED.has(keyword) → false
   any depth is taken: jsonDepth(text) > MAX_DEPTH → false
 
-core/grammar/engine.ts by device/generate/json_schema_test.ts
+core/grammar/engine.ts by unit/generate/json_schema_test.ts
   others are lost with a broken library: if (this.#pending.length > 0) this.#start(); →
 `;
 

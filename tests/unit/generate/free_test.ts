@@ -14,8 +14,8 @@ import type { TensorType } from "../../../core/graph/types.ts";
 import type { Device, DeviceTensor, HostTensor } from "../../../core/runtime/device.ts";
 import { TRAITS, type Traits } from "../../../core/runtime/traits.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { prompt, request } from "../engines.ts";
-import { openGolden } from "../goldens.ts";
+import { prompt, request } from "../../device/engines.ts";
+import { openGolden } from "../../device/goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";
 

@@ -8,8 +8,8 @@ import { introducedValues } from "../../../core/model/init.ts";
 import { parameterSpecs } from "../../../core/model/parameters.ts";
 import type { FileTensor, HostTensor } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { logitsOf } from "../engines.ts";
-import { maxDifference, modelFolder, TOLERANCE } from "../goldens.ts";
+import { logitsOf } from "../../device/engines.ts";
+import { maxDifference, modelFolder, TOLERANCE } from "../../device/goldens.ts";
 
 for (const name of ["qwen2-p1-tied-f32", "qwen3-p1-tied-f32"]) {
   Deno.test(`${name}: a text prefix acts like the text itself, put before`, async () => {

@@ -3,8 +3,15 @@ import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/
 import { NumericalError } from "../../../core/base/errors.ts";
 import { generate, type GenerationEvent } from "../../../core/generate/generate.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { type Generated, generated, largest, logitsOf, prompt, request } from "../engines.ts";
-import { openGolden, readExpected } from "../goldens.ts";
+import {
+  type Generated,
+  generated,
+  largest,
+  logitsOf,
+  prompt,
+  request,
+} from "../../device/engines.ts";
+import { openGolden, readExpected } from "../../device/goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";
 

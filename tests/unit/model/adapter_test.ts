@@ -8,8 +8,8 @@ import { parameterSpecs } from "../../../core/model/parameters.ts";
 import type { FileTensor, HostTensor } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { withScratch } from "../../scratch.ts";
-import { logitsOf } from "../engines.ts";
-import { maxDifference, modelFolder } from "../goldens.ts";
+import { logitsOf } from "../../device/engines.ts";
+import { maxDifference, modelFolder } from "../../device/goldens.ts";
 
 const BACKBONE = "qwen2-p1-tied-f32";
 

@@ -6,8 +6,8 @@ import { largestBatch } from "../../../core/generate/batch_size.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { SCORE_CHUNK, scoreBatch, type ScoreRequest } from "../../../core/generate/score.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { largest, logitsOf, prompt } from "../engines.ts";
-import { maxDifference, modelFolder, openGolden, withNaN } from "../goldens.ts";
+import { largest, logitsOf, prompt } from "../../device/engines.ts";
+import { maxDifference, modelFolder, openGolden, withNaN } from "../../device/goldens.ts";
 
 const CLOSE = 1e-5;
 

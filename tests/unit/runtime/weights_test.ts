@@ -12,9 +12,9 @@ import { fromF32, type WeightType } from "../../../core/base/dtype.ts";
 import { dequantize, quantize } from "../../../core/base/quantize.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { withScratch } from "../../scratch.ts";
-import { logitsOf } from "../engines.ts";
-import { distance, maxDifference, modelFolder } from "../goldens.ts";
-import { f32, programOf, runOn } from "../programs.ts";
+import { logitsOf } from "../../device/engines.ts";
+import { distance, maxDifference, modelFolder } from "../../device/goldens.ts";
+import { f32, programOf, runOn } from "../../device/programs.ts";
 
 function normal(count: number, stream: number): Float32Array<ArrayBuffer> {
   const random = new RandomStream(6, stream);

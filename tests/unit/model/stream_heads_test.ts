@@ -7,8 +7,8 @@ import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
-import { pass, prompt } from "../engines.ts";
-import { maxDifference, modelFolder, openGolden } from "../goldens.ts";
+import { pass, prompt } from "../../device/engines.ts";
+import { maxDifference, modelFolder, openGolden } from "../../device/goldens.ts";
 
 const CLOSE = 2e-5;
 

@@ -7,8 +7,8 @@ import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { createHandler } from "../../../core/serve/handler.ts";
 import { Service } from "../../../core/serve/service.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import { request } from "../engines.ts";
-import { modelFolder, withNaN } from "../goldens.ts";
+import { request } from "../../device/engines.ts";
+import { modelFolder, withNaN } from "../../device/goldens.ts";
 
 /** Its output matrix is one of its own, so an embedding is read by its token alone. */
 const MODEL = "qwen2-p4-untied-f32";

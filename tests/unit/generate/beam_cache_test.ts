@@ -7,7 +7,7 @@ import { RandomStream } from "../../../core/base/random.ts";
 import type { HostTensor } from "../../../core/runtime/device.ts";
 import { TRAITS } from "../../../core/runtime/traits.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { openGolden } from "../goldens.ts";
+import { openGolden } from "../../device/goldens.ts";
 
 /** 40 steps from a prompt of 100 tokens grow past the 128 slots of the first cache. */
 const [BEAMS, PROMPT, STEPS] = [4, 100, 40];

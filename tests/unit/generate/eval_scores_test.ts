@@ -16,8 +16,8 @@ import { RandomStream } from "../../../core/base/random.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import { request, scoresOf, tokensOf } from "../engines.ts";
-import { openGolden } from "../goldens.ts";
+import { request, scoresOf, tokensOf } from "../../device/engines.ts";
+import { openGolden } from "../../device/goldens.ts";
 import { fixtureRows } from "../../fixture_rows.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
