@@ -72,11 +72,12 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
     const adapter = binds ? introducedTensors(config, stored) : new Map<string, never>();
     const backbone = new Map([...stored].filter(([name]) => !adapter.has(name)));
     const engine = new Engine(device, config, backbone, { ...options, adapter });
-    const formats = linearSpecs(config).map(({ name, shape }) => ({
-      shape,
-      format: matrixFormatOf(stored.get(name), format),
-    }));
-    if (!device.traits.discreteMemory) warnOfMemory(formats, options);
+    const formats = linearSpecs(config).map(({ name, shape }) => {
+      const weight = stored.get(name)!;
+      const isExpanded = "encoding" in weight && !weight.format;
+      return { shape, format: matrixFormatOf(weight, format), isExpanded };
+    });
+    if (!device.traits.discreteMemory) tellOfMemory(formats, options);
     const matrices = keptKind(format, formats);
     const session = new Session(checkpoint, engine, { ...options, matrices });
     if (!options.lazyTokenizer) await session.openTokenizer();
@@ -87,27 +88,42 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
   }
 }
 
-/** Matrices of linear layers, and how a device keeps them. */
-type Formats = readonly { readonly shape: readonly number[]; readonly format: MatrixFormat }[];
+/** A matrix of a linear layer, as a device keeps it. */
+interface KeptMatrix {
+  readonly shape: readonly number[];
+  readonly format: MatrixFormat;
+  /** True where it takes more than in its GGUF file. */
+  readonly isExpanded: boolean;
+}
 
-/** Warns of matrices that do not fit the free memory: the system may end a process without a word. */
-function warnOfMemory(
-  matrices: Formats,
-  { events, freeMemory = memoryInfo().available }: OpenOptions,
+/** Share of the free memory from which it matters that a smaller format would do. */
+const LARGE = 1 / 8;
+
+/**
+ * Warns of matrices that do not fit the free memory, where the system may end a process without a word, and
+ * tells of a GGUF file that takes much more memory than on disk.
+ */
+function tellOfMemory(
+  matrices: readonly KeptMatrix[],
+  { events, freeMemory = memoryInfo().available, quantize }: OpenOptions,
 ): void {
   const bytesAs = (own?: MatrixFormat) =>
     matrices.reduce((sum, { shape, format }) => sum + matrixBytes(shape, own ?? format), 0);
   const bytes = bytesAs(), q8 = bytesAs({ kind: "q8", block: DEFAULT_BLOCK });
-  if (bytes <= freeMemory) return;
+  const isMostlyExpanded = matrices.filter((each) => each.isExpanded).length > matrices.length / 2;
   const gigabytes = (bytes: number) => `${Number((bytes / 1e9).toPrecision(2))} GB`;
   const advice = q8 < bytes ? `; with --quantize q8 they take ${gigabytes(q8)}` : "";
-  events?.onWarning?.(
-    `the weights take ${gigabytes(bytes)} of memory, ${gigabytes(freeMemory)} are free${advice}`,
-  );
+  if (bytes > freeMemory) {
+    events?.onWarning?.(
+      `the weights take ${gigabytes(bytes)} of memory, ${gigabytes(freeMemory)} are free${advice}`,
+    );
+  } else if (bytes > LARGE * freeMemory && quantize === undefined && isMostlyExpanded) {
+    events?.onNotice?.(`the weights become f32 and take ${gigabytes(bytes)} of memory${advice}`);
+  }
 }
 
 /** Returns the format of matrices: in codes where all have the same number of bits. */
-function keptKind({ kind }: MatrixFormat, matrices: Formats): MatrixKind {
+function keptKind({ kind }: MatrixFormat, matrices: readonly KeptMatrix[]): MatrixKind {
   const kinds = new Set(matrices.map(({ format }) => format.kind));
   return kind === "f32" && kinds.size === 1 ? [...kinds][0]! : kind;
 }

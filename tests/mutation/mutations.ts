@@ -289,7 +289,7 @@ core/checkpoint/open.ts by unit/checkpoint/gguf_test.ts
   an embedding table in Q6_K becomes f32: format ? { ...table, format } : table → table
 
 core/session/open.ts by unit/generate/library_test.ts
-  weights that fit are warned of: bytes <= freeMemory → bytes < 0
+  weights that fit are warned of: bytes > freeMemory → bytes > 0
 
 core/base/dtype.ts by unit/checkpoint/open_test.ts
   bf16 rounds ties up: 0x7fff + ((word >>> 16) & 1) → 0x8000
