@@ -1,9 +1,12 @@
 /** Writes protocol buffers: the wire format only, no schema. A message is a list of fields. */
 const encoder = new TextEncoder();
 
+/** Memory of small messages that have become part of others: making it anew takes as long as all else. */
+const SPARE_BYTES = 1 << 12, spare: Uint8Array<ArrayBuffer>[] = [];
+
 /** Collects the fields of one message. */
 export class Message {
-  #bytes = new Uint8Array(64);
+  #bytes = spare.pop() ?? new Uint8Array(64);
   #length = 0;
 
   /** A signed or unsigned integer, or an enum. */
@@ -27,16 +30,32 @@ export class Message {
     return this;
   }
 
-  /** A string, bytes or nested message. */
+  /** A string, bytes or nested message, which ends with that. */
   bytes(field: number, value: string | Uint8Array | Message): this {
-    const bytes = typeof value === "string"
-      ? encoder.encode(value)
-      : value instanceof Message
-      ? value.finish()
-      : value;
+    if (typeof value === "string") return this.#text(field, value);
+    const bytes = value instanceof Message ? value.finish() : value;
     this.#varint(field << 3 | 2);
     this.#varint(bytes.length);
     this.#append(bytes);
+    if (value instanceof Message && bytes.length < SPARE_BYTES) spare.push(value.#bytes);
+    return this;
+  }
+
+  /** Names are short and plain, and thousands of them take long by the encoder. */
+  #text(field: number, text: string): this {
+    const { length } = text;
+    const start = this.#length;
+    this.#varint(field << 3 | 2);
+    this.#varint(length);
+    this.#reserve(length);
+    for (let i = 0; i < length; i++) {
+      const code = text.charCodeAt(i);
+      if (code > 127) {
+        this.#length = start;
+        return this.bytes(field, encoder.encode(text));
+      }
+      this.#bytes[this.#length++] = code;
+    }
     return this;
   }
 
