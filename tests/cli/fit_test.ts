@@ -35,7 +35,23 @@ function toCsv(rows: readonly Row[]): string {
   return `n_params,streams,loss\n${lines.join("")}`;
 }
 
-Deno.test("the golden law from CSV, JSON, JSON lines, stdin, two files, and built in", () =>
+Deno.test("the golden law of the paper's observations", async () => {
+  const [result] = await rowsOf(BUILT_IN);
+  const { optimum, optimum_predictions } = GOLDEN.logarithmic;
+  for (const name of ["E", "A", "k", "alpha"]) {
+    assertAlmostEquals(result.parameters[name] / optimum[name], 1, 1e-5);
+  }
+  assertAlmostEquals(result.huber_loss / optimum.huber_loss, 1, 1e-8);
+  assertAlmostEquals(result.r2, optimum.r2, 1e-7);
+  assertEquals([result.starts, result.starts_converged, result.converged], [300, 300, true]);
+  result.rows.forEach((row: Row & { predicted: number; error: number }, i: number) => {
+    assertAlmostEquals(row.predicted, optimum_predictions[i], 1e-6);
+    assertAlmostEquals(row.error, row.predicted - row.loss, 1e-12);
+    assertEquals([row.n_params, row.streams, row.loss], Object.values(ROWS[i]!));
+  });
+});
+
+Deno.test("observations come from CSV, JSON, JSON lines, stdin and two files", () =>
   withScratch(async (cwd) => {
     const files = {
       "l.csv": CSV,
@@ -47,29 +63,14 @@ Deno.test("the golden law from CSV, JSON, JSON lines, stdin, two files, and buil
     for (const [name, text] of Object.entries(files)) {
       Deno.writeTextFileSync(`${cwd}/${name}`, text);
     }
-    const lines = [
-      BUILT_IN,
-      ...["l.csv", "l.jsonl", "l.json", "a.csv b.json"].map((f) => `fit ${f}`),
-    ];
-    const results = (await Promise.all([
-      ...lines.map((line) => rowsOf(line, { cwd })),
-      ...[CSV, JSONL].map((stdin) => rowsOf("fit -", { stdin })),
-    ])).flat();
-    const { optimum, optimum_predictions } = GOLDEN.logarithmic;
-    const [first] = results;
-    for (const name of ["E", "A", "k", "alpha"]) {
-      assertAlmostEquals(first.parameters[name] / optimum[name], 1, 1e-5);
+    const paper = "fit --preset paper", [expected] = await rowsOf(paper);
+    const tested = async (given: string, stdin = "") =>
+      (await rowsOf(`${paper} ${given}`, { cwd, stdin }))[0];
+    for (const given of ["l.csv", "l.jsonl", "l.json", "a.csv b.json"]) {
+      assertEquals(await tested(given), { ...expected, observations: given.replace(" ", ", ") });
     }
-    assertAlmostEquals(first.huber_loss / optimum.huber_loss, 1, 1e-8);
-    assertAlmostEquals(first.r2, optimum.r2, 1e-7);
-    assertEquals([first.starts, first.starts_converged, first.converged], [300, 300, true]);
-    first.rows.forEach((row: Row & { predicted: number; error: number }, i: number) => {
-      assertAlmostEquals(row.predicted, optimum_predictions[i], 1e-6);
-      assertAlmostEquals(row.error, row.predicted - row.loss, 1e-12);
-      assertEquals([row.n_params, row.streams, row.loss], Object.values(ROWS[i]!));
-    });
-    for (const result of results) {
-      assertEquals({ ...result, observations: "" }, { ...first, observations: "" });
+    for (const stdin of [CSV, JSONL]) {
+      assertEquals(await tested("-", stdin), { ...expected, observations: "stdin" });
     }
   }));
 
