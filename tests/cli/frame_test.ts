@@ -3,7 +3,7 @@ import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { commands } from "../../cli/commands/mod.ts";
-import { documentOf, jsonLines, MODEL, names, rowsOf, succeed } from "./models.ts";
+import { documentOf, jsonLines, MODEL, names, succeed } from "./models.ts";
 import {
   ENTRY,
   environment,
@@ -29,14 +29,6 @@ Deno.test("version and help go to stdout with 0", async () => {
       assertStringIncludes(stdout, summary);
     }
   }
-});
-
-Deno.test("flags may stand before the command", async () => {
-  const [first, after] = [
-    await rowsOf("--hardware a100-sxm-80gb --batch 2 cost 1.6B"),
-    await rowsOf("cost 1.6B --hardware a100-sxm-80gb --batch 2"),
-  ];
-  assertEquals(first, after);
 });
 
 Deno.test("misuse: no command shows help on stderr", async () => {

@@ -4,7 +4,6 @@ import { assertFailed, documentOf, jsonLines, names, rowsOf, succeed } from "./m
 import { assertFigure } from "./figures.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
-import { ROWS, withWorkplace } from "./train_testing.ts";
 
 /** Writes a run whose loss falls from `from` by 1 / step, with a validation loss at every tenth step. */
 function writeRun(path: string, from: number, options: { steps?: number; model?: string } = {}) {
@@ -119,17 +118,4 @@ Deno.test("a run that is being written is drawn up to its last whole line", () =
     const path = `${cwd}/a/metrics.jsonl`;
     Deno.writeTextFileSync(path, '{"step":41,"tokens":4100,"lo', { append: true });
     assertEquals((await rowsOf("plot a", { cwd }))[0].last_x, 4000);
-  }));
-
-Deno.test("what train has written is what is drawn", () =>
-  withWorkplace(async (place) => {
-    await place.trained(
-      `--model p2 ${ROWS} --eval-data rows.jsonl --eval-every 2 --steps 4 --out run`,
-    );
-    const [train, evaluated] = await rowsOf("plot run --ema 0", place);
-    const rows = place.metrics("run");
-    assertEquals(train.loss, rows.map(({ loss }) => loss));
-    assertEquals(train.x, rows.map(({ tokens }) => tokens));
-    assertEquals(evaluated.loss, rows.flatMap(({ eval_loss }) => eval_loss ?? []));
-    assertEquals(evaluated.loss.length, 2);
   }));

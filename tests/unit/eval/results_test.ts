@@ -2,6 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { parseBounds } from "../../../cli/commands/eval/plan.ts";
 import { shortfalls, summarizeAll } from "../../../cli/commands/eval/show.ts";
+import { differenceOfMeans, pairedDifference } from "../../../core/eval/harness/paired.ts";
 import { cutAtStops } from "../../../core/eval/harness/predict.ts";
 import {
   choiceMetrics,
@@ -94,6 +95,30 @@ Deno.test("means have sample standard errors; lists are pooled; groups by size",
     ["anatomy", 1, 1],
     ["astronomy", 0, 3],
   ]);
+});
+
+Deno.test("intervals are Student's, of pairs and of means with one degree of freedom", () => {
+  const a = [1.2, 0.8, 1.9, 1.1, 0.4, 1.6, 0.9, 1.3, 0.7, 1.1];
+  // Mean 1.1, standard deviation 0.43716, t(9) 2.26216.
+  const { difference, low, high, n } = pairedDifference(a, a.map(() => 0))!;
+  assertEquals([difference.toFixed(4), n], ["1.1000", 10]);
+  assert(Math.abs(high - low - 2 * 2.26216 * 0.43716 / Math.sqrt(10)) < 1e-4);
+  assertEquals(pairedDifference([1], [0]), undefined);
+
+  const mean = (value: number, stderr: number | undefined) => ({ value, stderr, n: 2 });
+  for (const [a, b, t] of [[0.1, 0, 12.706], [0.1, 0.3, 12.706], [0.1, 0.1, 4.303]] as const) {
+    const { low, high } = differenceOfMeans(mean(1, a), mean(0, b))!;
+    const times = (high - low) / 2 / Math.hypot(a, b);
+    assert(Math.abs(times - t) < 1e-9, `${times}`);
+  }
+  // Without a spread, few rows that differ alike say nothing, and six or more that there is a difference.
+  for (const [n, expected] of [[2, undefined], [5, undefined], [6, [1, 1]]] as const) {
+    const [ones, zeros] = [Array(n).fill(1), Array(n).fill(0)];
+    const paired = pairedDifference(ones, zeros);
+    const means = differenceOfMeans({ ...mean(1, 0), n }, { ...mean(0, 0), n });
+    for (const found of [paired, means]) assertEquals(found && [found.low, found.high], expected);
+  }
+  assertEquals(differenceOfMeans(mean(1, undefined), mean(0, 0)), undefined);
 });
 
 Deno.test("every golden pass@k", () => {
