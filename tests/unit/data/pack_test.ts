@@ -19,7 +19,8 @@ const plan = (lengths: readonly number[], options: Partial<PlanOptions> = {}) =>
 /** Rows as lists of [document, start, length]. */
 const rowsOf = ({ rows, rowStarts, documents, starts, lengths }: RowPlan) =>
   Array.from({ length: rows }, (_, row) => {
-    const pieces = Array.from(documents.keys()).slice(rowStarts[row], rowStarts[row + 1]);
+    const first = rowStarts[row]!, length = rowStarts[row + 1]! - first;
+    const pieces = Array.from({ length }, (_, i) => first + i);
     return pieces.map((piece) => [documents[piece]!, starts[piece]!, lengths[piece]!]);
   });
 

@@ -1,10 +1,10 @@
 /** The library that `mod.ts` is when it is imported. */
 import { fileURLToPath } from "node:url";
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
 import * as models from "../../cli/models.ts";
 import { withScratch } from "../../scratch.ts";
-import { type Completion, openModel, run, UsageError } from "../../../mod.ts";
+import { openModel, run, UsageError } from "../../../mod.ts";
 
 const MODEL = fileURLToPath(new URL("../../../fixtures/models/word-problems", import.meta.url));
 const { PLAIN_MODEL } = models;
@@ -17,25 +17,6 @@ const PROMPT =
 
 const model = await openModel(MODEL, { threads: 1 });
 
-Deno.test("a model continues a text, piece by piece, and stops where it is told", async () => {
-  assertEquals(model.config.streams, 1);
-  const pieces = await Array.fromAsync(model.generate(PROMPT));
-  assert(pieces.length > 5, "pieces come as they are made");
-  assert(pieces.join("").endsWith("#### 124"), pieces.join(""));
-  const stopped = await Array.fromAsync(model.generate(PROMPT, { stop: ["####"] }));
-  assertEquals(pieces.join(""), `${stopped.join("")}#### 124`);
-});
-
-Deno.test("the same seed draws the same text", async () => {
-  const draw = async (seed: number) => {
-    const options = { seed, temperature: 1.5, maxTokens: 24 };
-    return (await Array.fromAsync(model.generate(PROMPT, options))).join("");
-  };
-  const texts = [await draw(1), await draw(1), await draw(2)];
-  assertEquals(texts[0], texts[1]);
-  assert(texts[0] !== texts[2]);
-});
-
 Deno.test("a continuation is scored, by text or by ids", async () => {
   const right = await model.score(PROMPT, " Claire earns");
   const ids = model.tokenizer.encode(PROMPT);
@@ -46,24 +27,32 @@ Deno.test("a continuation is scored, by text or by ids", async () => {
 
 Deno.test("a completion has text, tokens and the reason why it ended", async () => {
   const whole = await model.complete(PROMPT);
-  assertEquals(whole.finishReason, "eos");
+  assertEquals([model.config.streams, whole.finishReason], [1, "eos"]);
   assert(whole.text.endsWith("#### 124"));
   assertEquals(model.config.eosTokenIds.includes(whole.tokens.at(-1)!), true);
   const short = await model.complete(PROMPT, { maxTokens: 3 });
   assertEquals([short.finishReason, short.tokens], ["length", whole.tokens.slice(0, 3)]);
-  assertEquals((await model.complete(PROMPT, { stop: ["####"] })).finishReason, "stop");
-  const pieces = model.generate(PROMPT, { maxTokens: 3 });
-  let step = await pieces.next();
-  while (!step.done) step = await pieces.next();
-  assertEquals(step.value as Completion, short);
+  const stopped = await model.complete(PROMPT, { stop: ["####"] });
+  assertEquals([stopped.finishReason, `${stopped.text}#### 124`], ["stop", whole.text]);
 });
 
-Deno.test("prompts of a batch are continued as if each were alone", async () => {
+Deno.test("text comes piece by piece, and its completion last", async () => {
+  const texts: string[] = [], pieces = model.generate(PROMPT);
+  let step = await pieces.next();
+  for (; !step.done; step = await pieces.next()) texts.push(step.value);
+  assert(texts.length > 5);
+  assertEquals(texts.join(""), step.value.text);
+  assertEquals(step.value, await model.complete(PROMPT));
+});
+
+Deno.test("prompts of a batch are continued as if each were alone, otherwise by another seed", async () => {
   const prompts = [PROMPT, "Question:", model.tokenizer.encode(PROMPT), "Answer: 1"];
-  const options = { maxTokens: 12, temperature: 1, seed: 3 };
+  const options = { maxTokens: 24, temperature: 1.5, seed: 3 };
   const together = await model.completeAll(prompts, options);
   assertEquals(together, await model.completeAll(prompts, { ...options, batch: 1 }));
   assertEquals((await model.complete(PROMPT, options)).tokens, together[0]!.tokens);
+  const other = await model.complete(PROMPT, { ...options, seed: 4 });
+  assertNotEquals(other.tokens, together[0]!.tokens);
 });
 
 Deno.test("beam search ends a sequence at a stop string, as sampling does", async () => {
