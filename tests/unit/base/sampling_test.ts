@@ -107,8 +107,8 @@ Deno.test("the extreme draws stay inside the filters", () => {
   assertEquals(sample(logits, options, drawing(1 - 2 ** -53)), 3);
 });
 
-Deno.test("a vocabulary of 150 000 is not sorted as a whole", () => {
-  const random = new RandomStream(5), size = 150_000;
+Deno.test("a vocabulary of 50 000 is not sorted as a whole", () => {
+  const random = new RandomStream(5), size = 50_000;
   const shapes = {
     "a few likely tokens": Float32Array.from({ length: size }, () => random.normal() * 4),
     "flat": Float32Array.from({ length: size }, () => random.normal()),
@@ -118,8 +118,8 @@ Deno.test("a vocabulary of 150 000 is not sorted as a whole", () => {
       let reads = 0;
       const counted = new Proxy(logits, { get: (from, key) => (reads++, Reflect.get(from, key)) });
       sample(counted, { ...GREEDY, temperature: 1, ...filter }, drawing(0.5));
-      // A sort reads two logits in each of some 17 comparisons per token.
-      assert(reads < 17 * size, `${shape}, ${JSON.stringify(filter)}: ${reads / size} per token`);
+      // A sort reads two logits in each of some 15 comparisons per token.
+      assert(reads < 15 * size, `${shape}, ${JSON.stringify(filter)}: ${reads / size} per token`);
     }
   }
 });
