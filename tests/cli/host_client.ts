@@ -26,9 +26,9 @@ export class Host {
   #last: Promise<unknown> = Promise.resolve();
 
   /** Starts the process; outside of tests, which must end what they begin. */
-  constructor(env: Readonly<Record<string, string>>) {
+  constructor(env: Readonly<Record<string, string>>, permissions: readonly string[] = ["-A"]) {
     const child = new Deno.Command(Deno.execPath(), {
-      args: ["run", "-A", "--node-modules-dir=manual", HOST],
+      args: ["run", ...permissions, "--node-modules-dir=manual", HOST],
       env: { ...env },
       clearEnv: true,
       stdin: "piped",
