@@ -6,12 +6,13 @@ import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { flagsOf, loadAll } from "../../cli/framework/command.ts";
 import { commands as entries } from "../../cli/commands/mod.ts";
+import { main } from "../../cli/main.ts";
 import { commonFlags, engineFlags } from "../../cli/framework/common.ts";
+import { captureIo } from "../unit/cli/capture_io.ts";
 import { DATA } from "./eval_testing.ts";
 import { jsonLines, MODEL, parseLines } from "./models.ts";
 import { Host } from "./host_client.ts";
 import { environment, runCommand, runShell, wordsOf } from "./run.ts";
-import { runOnTerminal } from "./terminal.ts";
 import { withScratch } from "../scratch.ts";
 
 const commands = await loadAll(entries);
@@ -169,22 +170,21 @@ Deno.test("a terminal instead of input is misuse with short help, never a silent
       `generate --model ${MODEL}`,
       `visualize --model ${MODEL}`,
       `inspect --model ${MODEL} --tokenize -`,
-      `train --model ${MODEL} --data - --steps 1 --out run`,
+      `train --model ${MODEL} --data - --steps 1 --out ${cwd}/run`,
       `eval --score - --tasks gsm8k --data ${DATA}`,
       "compare -",
       "cost --model -",
       "fit -",
-      "bench --compare - --against last.jsonl",
+      `bench --compare - --against ${cwd}/last.jsonl`,
     ];
     const timed = { what: "decode", streams: 1, batch: 1, context: 1, prompt: null, median_ms: 1 };
     const row = jsonLines({ ...timed, device: "cpu", dtype: "f32", weights: "f32" });
     await Deno.writeTextFile(`${cwd}/last.jsonl`, row);
     for (const line of lines) {
-      const options = { cwd, env: { TERM: "dumb" } };
-      const { code, raw } = await runOnTerminal(line.split(" "), options);
-      assertEquals(code, 2, `${line}: ${raw}`);
-      assertStringIncludes(raw, `Usage: parscale ${line.split(" ")[0]} [flags]`);
-      assertStringIncludes(raw, "error: no input: stdin is a terminal");
+      const { io, stderr } = captureIo({ terminals: ["stdin", "stderr"], env: { TERM: "dumb" } });
+      assertEquals(await main(line.split(" "), io), 2, `${line}: ${stderr()}`);
+      assertStringIncludes(stderr(), `Usage: parscale ${line.split(" ")[0]} [flags]`);
+      assertStringIncludes(stderr(), "error: no input: stdin is a terminal");
     }
   }));
 
