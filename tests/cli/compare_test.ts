@@ -50,10 +50,12 @@ Deno.test("--overwrite compares anew, and fewer rows than are timed are enough",
     const line =
       `compare --model ${PLAIN_MODEL} --beams 2 --tasks gsm8k --shots 0 --data one.jsonl`;
     await succeed(`${line} --max-tokens 3 --out kept -q`, { cwd });
+    const samples = () => Deno.readTextFileSync(`${cwd}/kept/p1/samples.jsonl`), before = samples();
     const refused = await runParscale(`${line} --max-tokens 2 --out kept -q`, { cwd });
     assertEquals(refused.code, 2);
     const rows = await rowsOf(`${line} --max-tokens 2 --out kept --overwrite -q`, { cwd });
     assertEquals(rows.map(({ label, rows }) => [label, rows]), [["P=1", 1], ["2 beams", 1]]);
+    assert(samples() !== before);
   }));
 
 /** Metrics of 40 rows, of which others are worse or better. */
