@@ -75,6 +75,7 @@ const END_TOKENS = [
   "<|end|>",
   "<end_of_turn>",
   "<|endoftext|>",
+  "<|end_of_text|>",
   "<|eom_id|>",
   "<EOT>",
 ];

@@ -227,6 +227,16 @@ Deno.test("converted to a folder a file keeps logits, tokenizer, end tokens and 
     }
   }));
 
+Deno.test("the end of a text in Llama 3 ends an answer, beside the eos of its file", () =>
+  withModel("llama", async ({ folder, path }) => {
+    const file = `${folder}/tokenizer.json`, text = await Deno.readTextFile(file);
+    await Deno.writeTextFile(file, text.replaceAll("<|repo_name|>", "<|end_of_text|>"));
+    await writeGguf(path, folder);
+    const { added_tokens: added } = JSON.parse(await Deno.readTextFile(file));
+    const { id } = added.find((token: { content: string }) => token.content === "<|end_of_text|>");
+    assertEquals((await openCheckpoint(path)).config.eosTokenIds, [490, 492, id]);
+  }));
+
 Deno.test("a file may have a template of its own for tools", () =>
   withModel("llama", async ({ folder, path }) => {
     const metadata: Record<string, Entry> = {
