@@ -88,13 +88,17 @@ export function quantize(
   }
 }
 
-/** Codes and scales of Q8_0 or Q4_0 blocks: 32 codes behind a scale in f16. Nothing is rounded. */
-export function repack(
-  blocks: Uint8Array,
-  kind: QuantizedFormat["kind"],
-  { codes, scales }: Quantized,
-): void {
-  const bits = kind === "q8" ? 8 : 4, codeBytes = 4 * bits, blockBytes = 2 + codeBytes;
+/** A type of GGUF whose codes a format holds as they are. */
+export type CodedType = "Q8_0" | "Q4_0" | "Q6_K";
+
+/**
+ * Codes and scales of blocks of a GGUF file: 32 codes behind a scale in f16, or in Q6_K 256 codes with a
+ * scale for each 16. Nothing is rounded.
+ */
+export function repack(blocks: Uint8Array, type: CodedType, target: Quantized): void {
+  const { codes, scales } = target;
+  if (type === "Q6_K") return repackQ6K(blocks, target);
+  const bits = type === "Q8_0" ? 8 : 4, codeBytes = 4 * bits, blockBytes = 2 + codeBytes;
   const step = BATCH_ELEMENTS / 32, count = blocks.length / blockBytes;
   const at = reserve(BATCH_ELEMENTS);
   for (let first = 0; first < count; first += step) {
@@ -107,8 +111,7 @@ export function repack(
   }
 }
 
-/** Codes and scales of Q6_K blocks: 256 codes of 6 bits, a scale for each 16. Nothing is rounded. */
-export function repackQ6K(blocks: Uint8Array, { codes, scales }: Quantized): void {
+function repackQ6K(blocks: Uint8Array, { codes, scales }: Quantized): void {
   for (let at = 0, i = 0; at < blocks.length; at += 210, i++) {
     unpackQ6K(blocks, at, codes, i * 256, scales, i * 16);
   }

@@ -7,12 +7,12 @@ import { BLOCKS, type BlockType, decodeBlocks } from "./blocks.ts";
 import { ELEMENT_BYTES, type WeightType } from "./dtype.ts";
 import { joinBytes, readExactlySync } from "./files.ts";
 import {
+  type CodedType,
   packing,
   quantize,
   type Quantized,
   type QuantizedFormat,
   repack,
-  repackQ6K,
 } from "./quantize.ts";
 
 /** Storage of elements that are not plain, in order. */
@@ -125,11 +125,11 @@ function readSpan(
 
 /** The format whose codes a weight has already, to be repacked without loss. */
 export function formatOf({ encoding }: StoredWeight): QuantizedFormat | undefined {
-  return encoding && FORMATS[encoding.type];
+  return encoding && FORMATS[encoding.type as CodedType];
 }
 
 /** Formats that hold the codes of a type as they are. */
-const FORMATS: Partial<Record<BlockType, QuantizedFormat>> = {
+const FORMATS: Readonly<Record<CodedType, QuantizedFormat>> = {
   Q8_0: { kind: "q8", block: 32 },
   Q4_0: { kind: "q4", block: 32 },
   Q6_K: { kind: "q8", block: 16 },
@@ -163,7 +163,7 @@ export function quantizeRows(
       codes: target.codes.subarray(done * rowBytes),
       scales: target.scales.subarray(done * blocks),
     };
-    if (repacks) repackRows(weight, { first, count }, format.kind, part, read);
+    if (repacks) repackRows(weight, { first, count }, part, read);
     else {
       const into = buffer.subarray(0, count * rowSize);
       storedElements(weight, first * rowSize, into.length, read, into);
@@ -176,16 +176,13 @@ export function quantizeRows(
 function repackRows(
   weight: StoredWeight,
   { first, count }: { readonly first: number; readonly count: number },
-  kind: QuantizedFormat["kind"],
   target: Quantized,
   read: ReadBytes,
 ): void {
-  const columns = weight.shape[1]!;
-  const { elements, bytes } = BLOCKS[weight.encoding!.type];
+  const columns = weight.shape[1]!, type = weight.encoding!.type as CodedType;
+  const { elements, bytes } = BLOCKS[type];
   const parts = [...spans(weight, first * columns, count * columns)].map(([from, length]) =>
     read(weight.offset + from / elements * bytes, length / elements * bytes)
   );
-  const blocks = parts.length === 1 ? parts[0]! : joinBytes(parts);
-  if (weight.encoding!.type === "Q6_K") repackQ6K(blocks, target);
-  else repack(blocks, kind, target);
+  repack(parts.length === 1 ? parts[0]! : joinBytes(parts), type, target);
 }

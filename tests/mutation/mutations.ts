@@ -288,7 +288,7 @@ core/checkpoint/open.ts by unit/checkpoint/gguf_test.ts
   a file in Q6_K is not exact: format.block === DEFAULT_BLOCK → true
   an embedding table in Q6_K becomes f32: format ? { ...table, format } : table → table
 
-core/session/open.ts by unit/generate/library_test.ts
+core/session/open.ts by unit/session/open_test.ts
   weights that fit are warned of: bytes > freeMemory → bytes > 0
 
 core/base/dtype.ts by unit/checkpoint/open_test.ts

@@ -1,7 +1,7 @@
 /** Protects the blocks of GGUF files: equal bits with the Python package, repacking without loss. */
 import { assertEquals } from "@std/assert";
 import { BLOCKS, type BlockType, decodeBlocks } from "../../../core/base/blocks.ts";
-import { dequantize, repack, repackQ6K } from "../../../core/base/quantize.ts";
+import { dequantize, repack } from "../../../core/base/quantize.ts";
 
 const GOLDEN: Readonly<Record<string, { blocks: string; values: string }>> = JSON.parse(
   Deno.readTextFileSync(new URL("../../../fixtures/golden/gguf/blocks.json", import.meta.url)),
@@ -26,18 +26,16 @@ Deno.test("blocks of every type decode to the bits of the Python package", () =>
 });
 
 Deno.test("repacked codes of Q8_0, Q4_0 and Q6_K stand for the same values", () => {
-  for (const [type, bits] of [["Q8_0", 8], ["Q4_0", 4]] as const) {
+  for (const [type, bits, block] of [["Q8_0", 8, 32], ["Q4_0", 4, 32], ["Q6_K", 8, 16]] as const) {
     const { blocks, values } = decoded(type);
-    const count = values.length / 32;
-    const quantized = { codes: new Uint8Array(count * 4 * bits), scales: new Float32Array(count) };
-    repack(blocks, bits === 8 ? "q8" : "q4", quantized);
-    assertEquals(dequantize(quantized, count, 32, bits, 32), values, type);
+    const count = values.length / block;
+    const quantized = {
+      codes: new Uint8Array(values.length * bits / 8),
+      scales: new Float32Array(count),
+    };
+    repack(blocks, type, quantized);
+    assertEquals(dequantize(quantized, count, block, bits, block), values, type);
   }
-  const { blocks, values } = decoded("Q6_K");
-  const { length } = values;
-  const quantized = { codes: new Uint8Array(length), scales: new Float32Array(length / 16) };
-  repackQ6K(blocks, quantized);
-  assertEquals(dequantize(quantized, length / 256, 256, 8, 16), values);
 });
 
 Deno.test("scales of repacked blocks are those of every f16", () => {
@@ -49,6 +47,6 @@ Deno.test("scales of repacked blocks are those of every f16", () => {
     codes: new Uint8Array(halves.length * 16),
     scales: new Float32Array(halves.length),
   };
-  repack(blocks, "q4", quantized);
+  repack(blocks, "Q4_0", quantized);
   assertEquals(quantized.scales, Float32Array.from(new Float16Array(halves.buffer)));
 });

@@ -20,7 +20,6 @@ import { ropeFrequencies } from "../../../core/model/rope_frequencies.ts";
 import type { Weights } from "../../../core/runtime/device.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { openModel } from "../../../core/session/open.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
 import { readRange, weightValues } from "../../../core/runtime/weights.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
@@ -33,7 +32,6 @@ import {
   tensorOf,
   writeGguf,
   writeTinyFolder,
-  type WrittenType,
 } from "../../gguf_model.ts";
 import { MODELS, userError, withScratch } from "./testing.ts";
 
@@ -174,35 +172,14 @@ Deno.test("an embedding table in Q6_K keeps its codes where the other matrices a
     const file = await openCheckpoint(path);
     const weights = weightsOf(file, { keepsCodes: true });
     assertEquals(weights.get(EMBEDDING)!.format, { kind: "q8", block: 16 });
-    const exact = file.tensors.get(EMBEDDING)!;
-    const expected = await cpuLogits(file.config, new Map([...weights, [EMBEDDING, exact]]));
+    const exact = new Map([...weights, [EMBEDDING, file.tensors.get(EMBEDDING)!]]);
+    const expected = await cpuLogits(file.config, exact);
     const difference = worst(await cpuLogits(file.config, weights), expected);
     assert(difference > 0 && difference < 0.5, `${difference}`);
     // A file of such matrices is exact.
     await writeGguf(path, folder, { type: (name) => /ffn_down/.test(name) ? "F32" : "Q6_K" });
     const alone = weightsOf(await openCheckpoint(path), { keepsCodes: true });
     assertEquals(alone.get(EMBEDDING)!.format, undefined);
-  }));
-
-Deno.test("weights that become f32 are told of where they take much of the free memory", () =>
-  withModel("llama", async ({ scratch, path }) => {
-    const folder = `${scratch}/wide`;
-    const sizes = { hidden_size: 256, intermediate_size: 256, head_dim: 64 };
-    await writeTinyFolder(folder, "llama", sizes);
-    const notices = async (type: WrittenType, freeMemory: number, quantize?: "none") => {
-      await writeGguf(path, folder, { type });
-      const found: string[] = [];
-      const events = { onNotice: (text: string) => found.push(text) };
-      using _model = await openModel(path, { threads: 1, freeMemory, quantize, events });
-      return found;
-    };
-    assertEquals(await notices("Q6_K", 4e6), [
-      "the weights become f32 and take 0.0037 GB of memory; with --quantize q8 they take 0.001 GB",
-    ]);
-    assertEquals(await notices("Q6_K", 4e7), []);
-    assertEquals(await notices("Q6_K", 4e6, "none"), []);
-    assertEquals(await notices("Q8_0", 4e6), []);
-    assertEquals(await notices("F16", 4e6), []);
   }));
 
 Deno.test("converted to a folder a file keeps logits, tokenizer, end tokens and template", () =>
@@ -232,9 +209,8 @@ Deno.test("the end of a text in Llama 3 ends an answer, beside the eos of its fi
     const file = `${folder}/tokenizer.json`, text = await Deno.readTextFile(file);
     await Deno.writeTextFile(file, text.replaceAll("<|repo_name|>", "<|end_of_text|>"));
     await writeGguf(path, folder);
-    const { added_tokens: added } = JSON.parse(await Deno.readTextFile(file));
-    const { id } = added.find((token: { content: string }) => token.content === "<|end_of_text|>");
-    assertEquals((await openCheckpoint(path)).config.eosTokenIds, [490, 492, id]);
+    // The 21st of the added tokens, of which the first has id 490.
+    assertEquals((await openCheckpoint(path)).config.eosTokenIds, [490, 492, 510]);
   }));
 
 Deno.test("a file may have a template of its own for tools", () =>

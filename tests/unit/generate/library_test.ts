@@ -165,19 +165,3 @@ Deno.test("what cannot be opened or continued is said, and a command line can be
   await assertRejects(() => model.generate("").next(), DataError, "no tokens");
   assertEquals(await run(["doctor", "--nonsense", "-qq"]), 2);
 });
-
-Deno.test("weights that do not fit the free memory are warned of, with what 8 bits would take", async () => {
-  const warnings = async (freeMemory: number, quantize?: "q8") => {
-    const found: string[] = [];
-    const events = { onWarning: (text: string) => found.push(text) };
-    const options = { threads: 1, freeMemory, quantize, events };
-    using _model = await openModel(MODEL, options);
-    return found;
-  };
-  const free = "of memory, 0.0005 GB are free";
-  assertEquals(await warnings(5e5), [
-    `the weights take 0.0035 GB ${free}; with --quantize q8 they take 0.00098 GB`,
-  ]);
-  assertEquals(await warnings(5e5, "q8"), [`the weights take 0.00098 GB ${free}`]);
-  assertEquals(await warnings(1e6, "q8"), []);
-});
