@@ -79,7 +79,7 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
     });
     if (!device.traits.discreteMemory) tellOfMemory(formats, options);
     const matrices = keptKind(format, formats);
-    const session = new Session(checkpoint, engine, { ...options, matrices });
+    const session = new Session(checkpoint, engine, { ...options, matrices, weights: stored });
     if (!options.lazyTokenizer) await session.openTokenizer();
     return session;
   } catch (error) {

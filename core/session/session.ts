@@ -3,7 +3,7 @@
  *
  * Prompts in, completions out, over the scheduler that `generate`, `eval` and `serve` use.
  */
-import { type Checkpoint, openCheckpoint, weightsOf } from "../checkpoint/open.ts";
+import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
 import { hasTokenizer } from "../checkpoint/model_files.ts";
 import { resolveRuns } from "../checkpoint/run.ts";
 import { DataError, UsageError } from "../base/errors.ts";
@@ -16,7 +16,7 @@ import type { GrammarSource } from "../grammar/source.ts";
 import { isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { introducedValues } from "../model/init.ts";
 import { introducedTensors, parameterSpecs } from "../model/parameters.ts";
-import type { Weights } from "../runtime/device.ts";
+import type { Weight, Weights } from "../runtime/device.ts";
 import type { DeviceName, MatrixKind } from "../runtime/mod.ts";
 import { type ChatMessage, encodeChat } from "../tokenizer/chat.ts";
 import { encodePair, startTokenOf } from "../tokenizer/pair.ts";
@@ -44,6 +44,8 @@ export type Prompt = string | readonly number[] | readonly ChatMessage[];
 
 /** Options with which a session was opened. */
 interface SessionOptions {
+  /** All of the model, those of an adapter too. */
+  readonly weights: Weights;
   readonly matrices: MatrixKind;
   readonly sharesBackbone?: boolean | undefined;
   readonly memoryLimit?: number | undefined;
@@ -140,8 +142,10 @@ export class Session implements Disposable {
     const paths = await resolveRuns(this.checkpoint.directory, adapter);
     const checkpoint = await openCheckpoint(paths.model, { ...paths, quantized: true });
     const { config, tensors } = checkpoint;
-    const engine = this.engine.withAdapter(config, introducedTensors(config, tensors));
-    return new Session(checkpoint, engine, this.#options, this);
+    const introduced = introducedTensors(config, tensors);
+    const engine = this.engine.withAdapter(config, introduced);
+    const weights = new Map<string, Weight>([...this.#options.weights, ...introduced]);
+    return new Session(checkpoint, engine, { ...this.#options, weights }, this);
   }
 
   /**
@@ -151,8 +155,8 @@ export class Session implements Disposable {
    * @internal
    */
   withStreams(streams: number, seed: number): Session {
-    const { config, weights } = modelWith(this.checkpoint, streams, seed);
-    const { memoryLimit } = this.#options;
+    const { memoryLimit, weights: stored } = this.#options;
+    const { config, weights } = modelWith(this.checkpoint.config, stored, streams, seed);
     const engine = new Engine(this.engine.device, config, weights, { memoryLimit });
     return new Session(this.checkpoint, engine, this.#options, this);
   }
@@ -327,12 +331,11 @@ function requireIds({ vocabSize }: ModelConfig, logitBias?: ReadonlyMap<number, 
 
 /** Config and weights under so many streams: as they are where the model has them. */
 function modelWith(
-  checkpoint: Checkpoint,
+  own: ModelConfig,
+  stored: Weights,
   streams: number,
   seed: number,
 ): { readonly config: ModelConfig; readonly weights: Weights } {
-  const { config: own } = checkpoint;
-  const stored = weightsOf(checkpoint);
   if (streams === own.streams) return { config: own, weights: stored };
   const config: ModelConfig = streams === 1
     ? plainConfig(own)

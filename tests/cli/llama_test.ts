@@ -134,6 +134,11 @@ Deno.test("inspect shows the types of a file, and --quantize none dequantizes th
     for (const flag of ["", ...flags]) {
       await succeed(`generate -m model.gguf --prompt a --max-tokens 2 ${flag}`.trim(), cwd);
     }
+    const bench = "bench -m model.gguf --what decode --steps 1 --rounds 1 --context 2";
+    const timed = async (flags: string) =>
+      (await rowsOf(`${bench} ${flags}`, { cwd })).map(({ weights }) => weights);
+    assertEquals(await timed(""), ["q8"]);
+    assertEquals(await timed("--quantize none,q8"), ["f32", "q8"]);
   }, { type: "Q8_0" }));
 
 /** Q8_0 matrices: 34 bytes for 32 elements; norms in f32. */

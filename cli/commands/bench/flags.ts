@@ -101,7 +101,6 @@ const deviceFlags = {
   quantize: {
     ...quantizeFlags.quantize,
     list: "comma",
-    default: ["none"],
     summary: "Quantize weights to 8 or 4 bits; several are compared",
   },
   "block-size": quantizeFlags["block-size"],

@@ -99,7 +99,7 @@ function unique<T>(values: readonly T[]): T[] {
 function modelsOf(values: BenchValues, paths: ModelPaths, checkpoint: Checkpoint): ModelPlan[] {
   const { threads, unverified, dtype, memoryLimit, blockSize } = values;
   return unique(values.device).flatMap((device) =>
-    unique(values.quantize).map((quantize) => {
+    (values.quantize.length > 0 ? unique(values.quantize) : [undefined]).map((quantize) => {
       const { kind } = matrixFormat(checkpoint, { quantize, blockSize, device });
       if (kind !== "f32" && !quantizes(device)) {
         throw new UsageError(
