@@ -207,27 +207,32 @@ export interface QuantizedWeight extends QuantizedMatrix {
   readonly dtype: WeightType;
   readonly format: QuantizedFormat;
   /** The matrix in full, where it is also an embedding table. */
-  readonly stored?: StoredTensor;
+  readonly stored?: CodedTensor;
 }
 
-/** A weight whose codes a device keeps as they are, where it can. */
+/** A weight whose codes a device keeps as they are, where it can: of the matrix, or of the table. */
 export interface CodedTensor extends StoredTensor {
   readonly format?: QuantizedFormat;
+  readonly table?: QuantizedFormat;
 }
 
 /**
- * All weights of a checkpoint by name, as devices take them. With `keepsCodes` matrices in Q8_0, Q4_0 and
+ * All weights of a checkpoint by name, as devices take them; rows of a table in codes of a GGUF file are
+ * read as they are, which is exact. With `keepsCodes` matrices in Q8_0, Q4_0 and
  * Q6_K of a GGUF file keep their codes, if most of its matrices are in the first two; else all are f32.
  */
 export function weightsOf(
   { config, tensors, quantization }: Checkpoint,
   { keepsCodes = false } = {},
 ): ReadonlyMap<string, CodedTensor | QuantizedWeight> {
-  if (!quantization) return keepsCodes ? withCodes(config, tensors) : tensors;
+  const embedding = tensors.get(EMBEDDING)!, table = formatOf(embedding);
+  const inFull = new Map<string, CodedTensor>(tensors);
+  if (table) inFull.set(EMBEDDING, { ...embedding, table });
+  if (!quantization) return keepsCodes ? withCodes(config, inFull) : inFull;
   const { format, matrices } = quantization;
-  const weights = new Map<string, StoredTensor | QuantizedWeight>(tensors);
+  const weights = new Map<string, CodedTensor | QuantizedWeight>(inFull);
   for (const [name, matrix] of matrices) {
-    const stored = tensors.get(name);
+    const stored = inFull.get(name);
     weights.set(name, {
       ...matrix,
       dtype: stored?.dtype ?? "f32",
@@ -240,7 +245,7 @@ export function weightsOf(
 
 function withCodes(
   config: ModelConfig,
-  tensors: Checkpoint["tensors"],
+  tensors: ReadonlyMap<string, CodedTensor>,
 ): ReadonlyMap<string, CodedTensor> {
   const matrices = linearSpecs(config);
   const coded = matrices.flatMap(({ name }) => {
@@ -250,9 +255,7 @@ function withCodes(
   // Products with codes round activations to 8 bits, which a file of other types is spared. Q6_K is
   // what llama.cpp chooses for the table and the output matrix of a file in Q4_0.
   const plain = coded.filter(([, { format }]) => format.block === DEFAULT_BLOCK);
-  if (plain.length * 2 < matrices.length) return tensors;
-  const table = tensors.get(EMBEDDING)!, format = formatOf(table);
-  return new Map([...tensors, ...coded, [EMBEDDING, format ? { ...table, format } : table]]);
+  return plain.length * 2 < matrices.length ? tensors : new Map([...tensors, ...coded]);
 }
 
 /** Puts the introduced tensors of an adapter folder over the backbone of an opened checkpoint. */

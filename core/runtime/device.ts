@@ -24,6 +24,8 @@ export interface HostTensor extends TensorType {
 export interface FileTensor extends StoredWeight {
   /** Format of a matrix whose codes are kept as they are, where the device can. */
   readonly format?: QuantizedFormat;
+  /** Format of the codes of which rows of an embedding table are read, where the device can. */
+  readonly table?: QuantizedFormat;
 }
 
 /** A tensor in a file, whose element type the reader knows. */

@@ -90,7 +90,8 @@ export function fullPrecision(weight: Weight): HostTensor | FileTensor {
 
 /** Format of a table that is kept in codes, of which rows are read; undefined for any other weight. */
 export function tableFormatOf(weight: Weight | undefined): QuantizedFormat | undefined {
-  return weight && "path" in weight ? weight.format : undefined;
+  const inFull = weight && "codes" in weight ? weight.stored : weight;
+  return inFull && "path" in inFull ? inFull.table : undefined;
 }
 
 /** The stored bytes of a weight in host memory. */

@@ -286,7 +286,10 @@ core/base/blocks.ts by unit/base/blocks_test.ts
 
 core/checkpoint/open.ts by unit/checkpoint/gguf_test.ts
   a file in Q6_K is not exact: format.block === DEFAULT_BLOCK → true
-  an embedding table in Q6_K becomes f32: format ? { ...table, format } : table → table
+  an embedding table in codes becomes f32: if (table) → if (false)
+
+core/runtime/onnxruntime/session/weight_memory.ts by unit/runtime/memory_test.ts
+  codes stay beside what was packed of them: this.#packsCodes && !isTable(use) → false
 
 core/session/open.ts by unit/session/open_test.ts
   weights that fit are warned of: bytes > freeMemory → bytes > 0

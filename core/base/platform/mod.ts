@@ -86,6 +86,11 @@ export function ignoresHangup(): boolean {
   return PLATFORM.ignoresHangup(readIfAny);
 }
 
+/** Returns whether the processor has AVX2; false where the system does not say. */
+export function hasAvx2(): boolean {
+  return /^flags\s*:.* avx2\b/m.test(readIfAny("/proc/cpuinfo") ?? "");
+}
+
 /** The user's home; undefined where the environment names none. */
 export function homeFolder(env: Environment = environment): string | undefined {
   return PLATFORM.home(env);

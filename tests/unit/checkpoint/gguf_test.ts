@@ -3,7 +3,7 @@ import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@st
 import { convert } from "../../../core/checkpoint/convert.ts";
 import { backboneHash } from "../../../core/checkpoint/backbone.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
-import { openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
+import { type CodedTensor, openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
 import { planConversion } from "../../../core/checkpoint/plan_conversion.ts";
 import {
   checkQuantized,
@@ -140,6 +140,7 @@ for (const [type, kind] of [["Q8_0", "q8"], ["Q4_0", "q4"]] as const) {
       const kept = await cpuLogits(config, weightsOf(file, { keepsCodes: true }));
       const inFull = await cpuLogits(config, weightsOf(file));
       assertEquals(kept, await cpuLogits(config, weightsOf(coded), format));
+      assertEquals(inFull, await cpuLogits(config, file.tensors)); // rows of codes are exact
       assertNotEquals(kept, inFull);
       assert(worst(kept, inFull) < 0.5, `${worst(kept, inFull)}`);
       assert(worst(inFull, await logits(path)) < 1e-3);
@@ -178,8 +179,11 @@ Deno.test("an embedding table in Q6_K keeps its codes where the other matrices a
     assert(difference > 0 && difference < 0.5, `${difference}`);
     // A file of such matrices is exact.
     await writeGguf(path, folder, { type: (name) => /ffn_down/.test(name) ? "F32" : "Q6_K" });
-    const alone = weightsOf(await openCheckpoint(path), { keepsCodes: true });
-    assertEquals(alone.get(EMBEDDING)!.format, undefined);
+    const other = await openCheckpoint(path), alone = weightsOf(other, { keepsCodes: true });
+    const table = alone.get(EMBEDDING) as CodedTensor;
+    assertEquals([table.format, table.table], [undefined, { kind: "q8", block: 16 }]);
+    const logits = await cpuLogits(other.config, alone);
+    assertEquals(logits, await cpuLogits(other.config, other.tensors));
   }));
 
 Deno.test("converted to a folder a file keeps logits, tokenizer, end tokens and template", () =>

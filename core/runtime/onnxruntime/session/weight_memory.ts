@@ -1,9 +1,9 @@
 /**
  * The memory behind the weights of one session on the processor.
  *
- * Weights are handed over by address. f32 matrices are packed while the session is made and not read
- * again, so a copy in f32 is returned to the system right after; whatever lies in the checkpoint in a
- * usable type is mapped from the file and never copied. A session outlives its weights' files on disk.
+ * Weights are handed over by address. Matrices are packed while the session is made and not read again,
+ * so a copy in f32 or in codes is returned to the system right after; whatever lies in the checkpoint in
+ * a usable type is mapped from the file and never copied. A session outlives its weights' files on disk.
  */
 import type { FileRange, FileTensor, HostTensor, Weight, Weights } from "../../device.ts";
 import { tensorBytes } from "../../../graph/types.ts";
@@ -16,6 +16,7 @@ import {
   matrixFormatOf,
   quantizeWeight,
   storedType,
+  tableFormatOf,
 } from "../../weights.ts";
 import type { OnnxApi } from "../capi/capi.ts";
 import type { Handle } from "../capi/table.ts";
@@ -38,22 +39,33 @@ const PARTS: Partial<Record<WeightUse["form"], "codes" | "scales">> = {
   "table scales": "scales",
 };
 
+function isTable({ form }: WeightUse): boolean {
+  return form === "table" || form === "table scales";
+}
+
 export class WeightMemory implements Initializers {
   readonly #api: OnnxApi;
   readonly #weights: Weights;
   readonly #matrices: MatrixFormat;
+  readonly #packsCodes: boolean;
   readonly #files = new Map<string, MemoryMap>();
   readonly #kept: MemoryMap[] = [];
-  /** Matrices cast to f32, needed only until they are packed. */
+  /** Copies of matrices that are needed only until they are packed. */
   readonly #packed: MemoryMap[] = [];
   readonly #arrays: ArrayBufferView[] = [];
   readonly #values: Handle[] = [];
   readonly #quantized = new Map<string, QuantizedMemory>();
 
-  constructor(api: OnnxApi, weights: Weights, matrices: MatrixFormat) {
+  /** With `packsCodes` the session does not read codes again after it was made. */
+  constructor(
+    api: OnnxApi,
+    weights: Weights,
+    { matrices, packsCodes }: { readonly matrices: MatrixFormat; readonly packsCodes: boolean },
+  ) {
     this.#api = api;
     this.#weights = weights;
     this.#matrices = matrices;
+    this.#packsCodes = packsCodes;
   }
 
   /** The weight in the form asked for, as a tensor. */
@@ -80,10 +92,9 @@ export class WeightMemory implements Initializers {
 
   #address(use: WeightUse, given: Weight): Deno.PointerValue {
     const part = PARTS[use.form];
-    if (part) {
-      return "codes" in given ? this.#range(given[part]) : this.#quantize(use, given)[part].address;
-    }
+    if (part && "codes" in given && !isTable(use)) return this.#range(given[part]);
     const weight = fullPrecision(given);
+    if (part) return this.#quantize(use, weight)[part].address;
     const isEncoded = "path" in weight && weight.encoding !== undefined;
     if (weight.dtype === use.type && !isEncoded) {
       return "path" in weight
@@ -130,16 +141,20 @@ export class WeightMemory implements Initializers {
   }
 
   #quantize(use: WeightUse, weight: HostTensor | FileTensor): QuantizedMemory {
-    const known = this.#quantized.get(use.parameter);
+    const key = `${use.parameter} ${isTable(use)}`;
+    const known = this.#quantized.get(key);
     if (known) return known;
-    const format = quantizedFormat(matrixFormatOf(weight, this.#matrices));
+    const format = isTable(use)
+      ? tableFormatOf(weight)!
+      : quantizedFormat(matrixFormatOf(weight, this.#matrices));
     const { rows, blocks, rowBytes } = packing(weight.shape, format);
     const made = {
       codes: MemoryMap.allocate(rows * rowBytes),
       scales: MemoryMap.allocate(rows * blocks * 4),
     };
-    this.#kept.push(made.codes, made.scales);
-    this.#quantized.set(use.parameter, made);
+    (this.#packsCodes && !isTable(use) ? this.#packed : this.#kept).push(made.codes);
+    this.#kept.push(made.scales);
+    this.#quantized.set(key, made);
     const target = {
       codes: new Uint8Array(made.codes.buffer()),
       scales: new Float32Array(made.scales.buffer()),
