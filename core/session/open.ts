@@ -78,7 +78,7 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
       return { shape, format: matrixFormatOf(weight, format), isExpanded };
     });
     if (!device.traits.discreteMemory) tellOfMemory(formats, options);
-    const matrices = keptKind(format, formats);
+    const matrices = keptKind(formats);
     const session = new Session(checkpoint, engine, { ...options, matrices, weights: stored });
     if (!options.lazyTokenizer) await session.openTokenizer();
     return session;
@@ -122,10 +122,10 @@ function tellOfMemory(
   }
 }
 
-/** Returns the format of matrices: in codes where all have the same number of bits. */
-function keptKind({ kind }: MatrixFormat, matrices: readonly KeptMatrix[]): MatrixKind {
-  const kinds = new Set(matrices.map(({ format }) => format.kind));
-  return kind === "f32" && kinds.size === 1 ? [...kinds][0]! : kind;
+/** Returns the format of most matrices: a file in Q4_0 has its output matrix in 8 bits. */
+function keptKind(matrices: readonly KeptMatrix[]): MatrixKind {
+  const byKind = [...Map.groupBy(matrices, ({ format }) => format.kind)];
+  return byKind.toSorted(([, a], [, b]) => b.length - a.length)[0]![0];
 }
 
 /**

@@ -50,3 +50,12 @@ Deno.test("weights that become f32 are told of where they take much of the free 
     assertEquals(await notices("Q8_0", 4e6), []);
     assertEquals(await notices("F16", 4e6), []);
   }));
+
+Deno.test("a session names the format of most of its matrices", () =>
+  withScratch(async (cwd) => {
+    await writeTinyFolder(`${cwd}/folder`, "llama");
+    const type = (name: string) => name === "token_embd.weight" ? "Q8_0" : "Q4_0";
+    await writeGguf(`${cwd}/model.gguf`, `${cwd}/folder`, { type });
+    using model = await openModel(`${cwd}/model.gguf`, { threads: 1 });
+    assertEquals(model.matrices, "q4");
+  }));
