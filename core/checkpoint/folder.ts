@@ -7,7 +7,7 @@
  */
 import { dirname, join, resolve } from "node:path";
 import { EnvironmentError, UsageError } from "../base/errors.ts";
-import { ioError } from "../base/files.ts";
+import { ioError, realPath } from "../base/files.ts";
 import { rename } from "../base/platform/rename.ts";
 import { clearLeftovers, hiddenSibling, holdFolder, removeIfExists } from "./leftovers.ts";
 import { type FolderKind, requireOurs } from "./our_files.ts";
@@ -21,7 +21,7 @@ export async function requireFreeTarget(
   replaces: FolderKind | undefined,
 ): Promise<void> {
   try {
-    const info = await Deno.lstat(path);
+    const info = await Deno.lstat(await realPath(path));
     if (!info.isDirectory) {
       throw new UsageError(`"${path}" already exists and is a file`, {
         hints: ["choose another `--out`"],
@@ -50,7 +50,7 @@ export async function writeFolder<T>(
   options: { replaces?: FolderKind | undefined; signal?: AbortSignal | undefined },
   fill: (partial: string) => Promise<T>,
 ): Promise<T> {
-  const path = resolve(target);
+  const path = resolve(await realPath(target)); // a link stays one
   const partial = hiddenSibling(path, "partial");
 
   await clearLeftovers(dirname(path));

@@ -1,6 +1,7 @@
 /** Folders that appear complete or not at all. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { writeFolder } from "../../../core/checkpoint/folder.ts";
+import { LINKS, linkSync } from "../../links.ts";
 import { withScratch } from "./testing.ts";
 
 const names = (folder: string) => [...Deno.readDirSync(folder)].map(({ name }) => name);
@@ -25,3 +26,14 @@ Deno.test("a folder whose filling fails leaves no trace", () =>
     );
     assertEquals(names(folder), []);
   }));
+
+if (LINKS) {
+  Deno.test("a link to a folder stays one, and the folder is filled", () =>
+    withScratch(async (folder) => {
+      Deno.mkdirSync(`${folder}/disk/out`, { recursive: true });
+      linkSync("disk/out", `${folder}/out`);
+      await writeFolder(`${folder}/out`, {}, (partial) => Deno.writeTextFile(`${partial}/a`, ""));
+      assertEquals([names(folder).sort(), names(`${folder}/disk/out`)], [["disk", "out"], ["a"]]);
+      assertEquals(Deno.lstatSync(`${folder}/out`).isSymlink, true);
+    }));
+}
