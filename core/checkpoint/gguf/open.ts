@@ -1,7 +1,9 @@
 /** Opens a model in one GGUF file or its shards, as if it were a Hugging Face folder. */
+import { existsSync } from "node:fs";
+import { basename } from "node:path";
 import { DataError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/files.ts";
-import type { FoundTensor } from "../weight_files.ts";
+import { type FoundTensor, listSome } from "../weight_files.ts";
 import { type GgufHead, readGgufHead } from "./head.ts";
 import { configOf, tensorsOf } from "./model.ts";
 import { generationConfig, hasTokenizer, tokenizerConfig, tokenizerJson } from "./tokenizer.ts";
@@ -47,20 +49,36 @@ function withShards(path: string, head: GgufHead): GgufHead {
   const { metadata } = head;
   const count = metadata.integer("split.count", 1);
   if (count <= 1) return head;
-  const [, stem, part] = /^(.*)-(\d{5})-of-\d{5}\.gguf$/s.exec(path) ?? [];
+  const [, stem, part, ending] = /^(.*)-(\d{5})-of-\d{5}(\.gguf)$/is.exec(path) ?? [];
   const digits = (value: number) => String(value).padStart(5, "0");
-  if (stem === undefined || part !== digits(1) || metadata.integer("split.no", 0) !== 0) {
+  const nameOf = (no: number) => `${stem}-${digits(no + 1)}-of-${digits(count)}${ending}`;
+  if (stem === undefined) {
+    throw new DataError(`"${path}" is one of ${count} files, and its name does not say which`, {
+      hints: [`rename them NAME-00001-of-${digits(count)}.gguf and so on, and pass the first`],
+    });
+  }
+  if (part !== digits(1) || metadata.integer("split.no", 0) !== 0) {
     throw new DataError(`"${path}" is not the first of its ${count} files`, {
-      hints: [`pass "${stem ?? "NAME"}-00001-of-${digits(count)}.gguf"`],
+      hints: [`pass "${nameOf(0)}"`],
     });
   }
   if (count > 99_999) throw metadata.error("split.count", "at most 99999");
+  const others = Array.from({ length: count - 1 }, (_, i) => nameOf(i + 1));
+  const missing = others.filter((name) => !existsSync(name));
+  if (missing.length > 0) {
+    const verb = missing.length === 1 ? "is" : "are";
+    throw new DataError(
+      `"${path}" is incomplete: ${missing.length} of its ${count} files ${verb} missing`,
+      {
+        hints: [`copy ${listSome(missing.map((name) => basename(name)))} into the same folder`],
+      },
+    );
+  }
   const tensors = new Map(head.tensors);
-  for (let no = 1; no < count; no++) {
-    const name = `${stem}-${digits(no + 1)}-of-${digits(count)}.gguf`;
+  for (const [i, name] of others.entries()) {
     const shard = readGgufHead(name);
-    if (shard.metadata.integer("split.no", -1) !== no) {
-      throw shard.metadata.error("split.no", `${no}`);
+    if (shard.metadata.integer("split.no", -1) !== i + 1) {
+      throw shard.metadata.error("split.no", `${i + 1}`);
     }
     for (const [tensor, info] of shard.tensors) {
       if (tensors.has(tensor)) throw new DataError(`"${name}" has tensor "${tensor}" again`);

@@ -250,8 +250,12 @@ Deno.test("shards are one model, and are refused in part", () =>
     assertStringIncludes(await refusal(name(0)), "again");
     write(1, tensors.slice(half + 1));
     assertStringIncludes(await refusal(name(0)), "expected 24");
-    Deno.removeSync(name(1));
-    assertStringIncludes(await refusal(name(0)), "no such file");
+    Deno.renameSync(name(1), `${name(0)}.moved.gguf`);
+    assertStringIncludes(await refusal(name(0)), "is incomplete: 1 of its 2 files is missing");
+    assertStringIncludes(await refusal(`${name(0)}.moved.gguf`), "its name does not say which");
+    write(1, tensors.slice(half));
+    for (const no of [0, 1]) Deno.renameSync(name(no), name(no).replace(/gguf$/, "GGUF"));
+    await openCheckpoint(name(0).replace(/gguf$/, "GGUF"));
   }));
 
 async function refusal(path: string): Promise<string> {
