@@ -15,7 +15,13 @@ import { formatOf, type StoredWeight } from "../base/stored.ts";
 import { DEFAULT_BLOCK, type QuantizedFormat } from "../base/quantize.ts";
 import { isGguf } from "./model_files.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "../base/companions.ts";
-import { findTensors, type FoundTensor, listSome, readTensorFile } from "./weight_files.ts";
+import {
+  findTensors,
+  type FoundTensor,
+  ggufHint,
+  listSome,
+  readTensorFile,
+} from "./weight_files.ts";
 import {
   findMatrices,
   parseQuantization,
@@ -111,7 +117,12 @@ async function requireFolder(directory: string): Promise<void> {
     if (await statIfExists(`${directory}/${CONFIG_FILE}`)) return;
     throw new DataError(
       `"${directory}" is not a Hugging Face model folder: it has no ${CONFIG_FILE}`,
-      { hints: ["pass the folder that holds config.json and model.safetensors"] },
+      {
+        hints: [
+          await ggufHint(directory) ??
+            "pass the folder that holds config.json and model.safetensors",
+        ],
+      },
     );
   }
   throw new DataError(

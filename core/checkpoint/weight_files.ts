@@ -1,7 +1,7 @@
 /**
  * The tensors in the weight files of a folder: one file, or shards with an index. Only headers are read.
  */
-import { ADAPTER_FILE, INDEX_FILE, WEIGHTS_FILE } from "../base/companions.ts";
+import { ADAPTER_FILE, INDEX_FILE, isGgufName, WEIGHTS_FILE } from "../base/companions.ts";
 import { DataError } from "../base/errors.ts";
 import { isObject, readJsonObject, show, statIfExists } from "../base/files.ts";
 import type { Encoding } from "../base/stored.ts";
@@ -20,11 +20,21 @@ export async function findTensors(directory: string): Promise<Map<string, FoundT
     ? ["this is an adapter folder: pass it with `--adapter`, and its backbone with `--model`"]
     : await statIfExists(`${directory}/pytorch_model.bin`)
     ? ["save the model as safetensors first; pickled weights are not read"]
-    : ["copy or download the weights into the folder"];
+    : [await ggufHint(directory) ?? "copy or download the weights into the folder"];
   throw new DataError(
     `"${directory}" has no weights: neither ${WEIGHTS_FILE} nor ${INDEX_FILE}`,
     { hints },
   );
+}
+
+/** A hint that names the GGUF files of a folder, without the later ones of a split model, if it has any. */
+export async function ggufHint(directory: string): Promise<string | undefined> {
+  const entries = Array.fromAsync(Deno.readDir(directory), ({ name }) => name);
+  const names = await entries.catch(() => []); // a folder that cannot be listed has another error
+  const paths = names
+    .filter((name) => isGgufName(name) && !/-(?!00001-)\d{5}-of-\d{5}\.gguf$/i.test(name))
+    .sort().map((name) => `"${directory}/${name}"`);
+  return paths.length > 0 ? `pass a GGUF file of the folder: ${listSome(paths)}` : undefined;
 }
 
 export async function readTensorFile(path: string): Promise<Map<string, FoundTensor>> {

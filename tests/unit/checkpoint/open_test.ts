@@ -264,6 +264,19 @@ Deno.test("things that are no checkpoint folder are named as such", () =>
     for (const [path, words] of cases) assertStringIncludes((await opened(path)).message, words);
   }));
 
+Deno.test("the GGUF files of a folder without weights are named", () =>
+  withScratch(async (folder) => {
+    for (const name of ["b-00001-of-00002.gguf", "b-00002-of-00002.gguf", "a.gguf", "README.md"]) {
+      Deno.writeTextFileSync(`${folder}/${name}`, "");
+    }
+    const hints = [
+      `pass a GGUF file of the folder: "${folder}/a.gguf", "${folder}/b-00001-of-00002.gguf"`,
+    ];
+    assertEquals((await opened(folder)).hints, hints);
+    Deno.copyFileSync(`${MODELS}/qwen2-p1-tied-f32/config.json`, `${folder}/config.json`);
+    assertEquals((await opened(folder)).hints, hints);
+  }));
+
 Deno.test("a stored output matrix is ignored when the tables are tied", () =>
   withScratch(async (folder) => {
     copyModel("qwen2-p1-untied-bf16", folder, { tie_word_embeddings: true });
