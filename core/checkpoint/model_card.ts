@@ -47,14 +47,19 @@ export function modelCard(card: ModelCard): string {
   ].join("\n\n") + "\n";
 }
 
-/** `OWNER/NAME` for a folder of the hub's cache, else the folder's own name: a path says who made it. */
-function nameOf(folder: string): string {
-  const [, owner, name] = /models--([^/\\]+?)--([^/\\]+)[/\\]snapshots[/\\]/.exec(folder) ?? [];
-  return owner === undefined ? basename(folder) : `${owner}/${name}`;
+/**
+ * `OWNER/NAME` for a folder of the hub's cache, with `:FILE.gguf` for a file, else its own name: a path says
+ * who made it.
+ */
+function nameOf(path: string): string {
+  const [, owner, name, file] = /models--([^/]+?)--([^/]+)\/snapshots\/[^/]+(?:\/(.+\.gguf))?/i
+    .exec(path.replaceAll("\\", "/")) ?? [];
+  if (owner === undefined) return basename(path);
+  return `${owner}/${name}${file === undefined ? "" : `:${file}`}`;
 }
 
 function frontMatter(base: string | undefined): string {
-  const known = base?.includes("/") ? [`base_model: ${base}`] : [];
+  const known = base?.includes("/") ? [`base_model: ${base.split(":")[0]}`] : [];
   return ["---", ...known, "tags:", "  - parscale", "---"].join("\n");
 }
 

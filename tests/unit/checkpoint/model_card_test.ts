@@ -38,6 +38,10 @@ Deno.test("a base from the hub is named as there, for adapters too", () => {
   const adapter = modelCard({ ...FACTS, source, isAdapter: true });
   assertStringIncludes(adapter, "--model Qwen/Qwen2.5-0.5B --adapter mine");
   assertEquals(adapter.includes("transformers"), false);
+  const gguf = { ...FACTS, source: `${source}sub/qwen-Q8_0.gguf`, isAdapter: true };
+  assertStringIncludes(modelCard(gguf), "base_model: Qwen/Qwen2.5-0.5B\n");
+  const file = "Qwen/Qwen2.5-0.5B:sub/qwen-Q8_0.gguf";
+  assertStringIncludes(modelCard(gguf), `generate --model ${file} --adapter mine`);
 });
 
 Deno.test("training and evaluation are lists, and quantized weights are named", () => {
