@@ -271,7 +271,7 @@ function withCodes(
 
 /** Puts the introduced tensors of an adapter folder over the backbone of an opened checkpoint. */
 async function addAdapter(base: Checkpoint, directory: string): Promise<Checkpoint> {
-  await requireFolder(directory);
+  if (!await isGguf(directory)) await requireFolder(directory);
   if (!await statIfExists(`${directory}/${ADAPTER_FILE}`)) {
     throw new DataError(
       `"${directory}" is not an adapter folder: it has no ${ADAPTER_FILE}`,

@@ -277,6 +277,16 @@ Deno.test("the GGUF files of a folder without weights are named", () =>
     assertEquals((await opened(folder)).hints, hints);
   }));
 
+Deno.test("a GGUF file in place of an adapter folder is told how such folders are made", () =>
+  withScratch(async (folder) => {
+    const adapter = `${folder}/lora.gguf`;
+    Deno.writeTextFileSync(adapter, "GGUF");
+    const opening = openCheckpoint(`${MODELS}/qwen2-p1-tied-f32`, { adapter });
+    const { message, hints } = await userError(() => opening);
+    assertStringIncludes(message, 'lora.gguf" is not an adapter folder');
+    assertStringIncludes(hints[0]!, "`train --train-params introduced` write such folders");
+  }));
+
 Deno.test("a stored output matrix is ignored when the tables are tied", () =>
   withScratch(async (folder) => {
     copyModel("qwen2-p1-untied-bf16", folder, { tie_word_embeddings: true });
