@@ -20,7 +20,7 @@ import { type Load, StreamsByLoad, type Targets } from "./streams_by_load.ts";
 export interface ServedModel {
   readonly name: string;
   /** Its tokenizer is open. */
-  readonly session: Pick<Session, "config" | "engine" | "tokenizer" | "constraint">;
+  readonly session: Pick<Session, "config" | "engine" | "tokenizer" | "constraint" | "matrices">;
   /** Most tokens of prompt and answer together. */
   readonly maxLength: number;
   /** Name of the backbone that this is an adapter for. */

@@ -115,7 +115,7 @@ function requireMemory(
 ): void {
   const engines = models.map(({ session }) => session.engine);
   if (limit === undefined && engines[0]!.device.traits.discreteMemory) return;
-  const { maxLength } = models[0]!;
+  const { maxLength, session } = models[0]!;
   const sizes = { maxBatch, maxLength, prefixCacheBytes: prefixCacheBytes * models.length };
   const bytes = servingBytes(engines, sizes);
   const most = limit ?? memoryInfo().available;
@@ -124,7 +124,8 @@ function requireMemory(
   const needed = `${maxBatch} sequences of ${maxLength} tokens need ${bytesText(bytes)}`;
   const hint = fitting > 0
     ? `pass \`--max-batch ${fitting}\`, the largest that fits`
-    : "pass a smaller --max-model-len or --prefix-cache, or --quantize q8";
+    : "pass a smaller --max-model-len or --prefix-cache" +
+      (session.matrices === "f32" ? ", or --quantize q8" : "");
   if (limit === undefined) return io.warn(`${needed}, ${bytesText(most)} are free`, hint);
   throw new EnvironmentError(`${needed}, --memory-limit is ${bytesText(limit)}`, { hints: [hint] });
 }

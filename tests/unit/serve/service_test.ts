@@ -22,7 +22,8 @@ const brokenAt = (token: number) =>
 /** A model as a service has it. */
 function served(name: string, engine: Engine) {
   const constraint = () => Promise.reject(new TypeError("no grammars here"));
-  const session = { engine, config: engine.config, tokenizer, constraint };
+  const matrices = "f32" as const;
+  const session = { engine, config: engine.config, tokenizer, constraint, matrices };
   return { name, session, maxLength: 2048, tokenizerClass: null, parent: null };
 }
 
