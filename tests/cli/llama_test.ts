@@ -166,6 +166,18 @@ Deno.test("an adapter is trained over a file and merged; a model starts from its
     assertEquals(fresh.tokenizer, "byte-level-bpe");
   }));
 
+Deno.test("a run finds a file behind a link, as the hub's cache has them", () =>
+  withModels(async (cwd) => {
+    Deno.mkdirSync(`${cwd}/snapshot`);
+    Deno.renameSync(`${cwd}/model.gguf`, `${cwd}/blob`);
+    linkSync(`${cwd}/blob`, `${cwd}/snapshot/model.gguf`);
+    await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines({ tokens: [1, 2, 3, 4, 5] }));
+    const params = "--train-params introduced --streams 2 --prefix-tokens 2 --steps 1 --seq-len 8";
+    await succeed(`train -m snapshot/model.gguf --data rows.jsonl --out run ${params}`, cwd);
+    const [row] = await rowsOf("inspect -m run", { cwd });
+    assertEquals([row.family, row.streams], ["llama", 2]);
+  }));
+
 const SHA = "0123456789abcdef0123456789abcdef01234567";
 
 Deno.test("a file of the hub is named by its quantization or its name, and kept", () =>
