@@ -1,6 +1,12 @@
 /** Llama models through the commands, as folders, as GGUF files, and by the names of these on a hub. */
 import { fileURLToPath } from "node:url";
-import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertAlmostEquals,
+  assertEquals,
+  assertNotEquals,
+  assertStringIncludes,
+} from "@std/assert";
 import { type GgufOptions, writeGguf, writeTinyFolder } from "../gguf_model.ts";
 import { assertFailed, jsonLines, rowsOf } from "./models.ts";
 import { runParscale } from "./run.ts";
@@ -164,6 +170,28 @@ Deno.test("an adapter is trained over a file and merged; a model starts from its
     await succeed(`${train} ${scratch} --out fresh`, cwd);
     const [fresh] = await rowsOf("inspect -m fresh", { cwd });
     assertEquals(fresh.tokenizer, "byte-level-bpe");
+  }));
+
+Deno.test("documents end with the end of a text, not with that of a turn", () =>
+  withScratch(async (cwd) => {
+    await writeTinyFolder(`${cwd}/folder`, "llama");
+    const tokenizer = await Deno.readTextFile(`${cwd}/folder/tokenizer.json`);
+    const renamed = tokenizer.replaceAll("<|endoftext|>", "<|end_of_text|>");
+    await Deno.writeTextFile(`${cwd}/folder/tokenizer.json`, renamed);
+    const idOf = (text: string): number =>
+      JSON.parse(renamed).added_tokens.find((each: { content: string }) => each.content === text)
+        .id;
+    const [text, turn] = ["<|end_of_text|>", "<|im_end|>"].map(idOf);
+    const metadata = { "tokenizer.ggml.eos_token_id": ["u32", turn!] } as const;
+    await writeGguf(`${cwd}/model.gguf`, `${cwd}/folder`, { metadata });
+    await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines({ text: "a b" }, { text: "c" }));
+    const loss = async (flags: string) => {
+      const train = "train -m model.gguf --data rows.jsonl --seq-len 8 --batch 1 --steps 1";
+      await succeed(`${train} --overwrite --out run${flags}`, cwd);
+      return JSON.parse((await Deno.readTextFile(`${cwd}/run/metrics.jsonl`)).split("\n")[0]!).loss;
+    };
+    assertEquals(await loss(""), await loss(` --end-token ${text}`));
+    assertNotEquals(await loss(""), await loss(` --end-token ${turn}`));
   }));
 
 Deno.test("a run finds a file behind a link, as the hub's cache has them", () =>

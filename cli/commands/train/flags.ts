@@ -200,7 +200,7 @@ const data = flagGroup("Data", {
     type: "int",
     min: 0,
     placeholder: "ID",
-    defaultText: "<|endoftext|>, or the checkpoint's first end token",
+    defaultText: "<|endoftext|>, <|end_of_text|> or the checkpoint's first end token",
     summary: "Token that ends a document",
     details: "Added after texts and completions. Rows of tokens stay as they are.",
   },

@@ -212,7 +212,8 @@ async function openRunData(
   const { io } = ranks;
   if (readsStdin(data)) ranks.refuseStdin();
   using display = new TokenizeDisplay(io);
-  const end = endToken ?? tokenizer?.idOf("<|endoftext|>") ?? config.eosTokenIds[0];
+  const named = tokenizer?.idOf("<|endoftext|>") ?? tokenizer?.idOf("<|end_of_text|>");
+  const end = endToken ?? named ?? config.eosTokenIds[0];
   const { steps = Infinity, tokens = Infinity } = length;
   const context: DataContext = {
     context: config.maxPositionEmbeddings,
