@@ -13,6 +13,7 @@ import {
   show,
 } from "../base/files.ts";
 import { type ModelFiles, openModelFiles } from "../checkpoint/model_files.ts";
+import { isGgufName } from "../base/companions.ts";
 import { DataError } from "../base/errors.ts";
 import { type AddedToken, readAddedTokens } from "./added_tokens.ts";
 import { ByteLevelBpe } from "./byte_level_bpe.ts";
@@ -65,6 +66,11 @@ export async function openTokenizer(
   if (await exists("tokenizer.json")) return openTokenizerJson(common);
   const [vocabulary, merges] = [await exists("vocab.json"), await exists("merges.txt")];
   if (vocabulary && merges) return openVocabularyAndMerges(common);
+  if (isGgufName(directory)) {
+    throw new DataError(`"${directory}" has no tokenizer`, {
+      hints: ["write a folder of it with `parscale convert`, and copy tokenizer.json into that"],
+    });
+  }
   const [found, missing] = vocabulary
     ? ["vocab.json without merges.txt", "merges.txt"]
     : merges

@@ -1,9 +1,10 @@
 /** Tokenizers of GGUF files: ids equal those of the folder's `tokenizer.json`, framed as the file says. */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { GPT2_PATTERNS, LLAMA3_PATTERN } from "../../../core/tokenizer/word_splitter.ts";
 import { type Entry, writeGguf, writeTinyFolder } from "../../gguf_model.ts";
 import { withScratch } from "../../scratch.ts";
+import { userError } from "../checkpoint/testing.ts";
 import { byteLevel, mixedText, sequence, split } from "./testing.ts";
 
 /** Fields of `tokenizer.json` by the name that GGUF has for them. */
@@ -42,6 +43,18 @@ Deno.test("1,000 texts have the ids of tokenizer.json, in every layout", () =>
         assertEquals(ofFile.encode(text), ofFolder.encode(text), JSON.stringify(text));
       }
     }
+  }));
+
+Deno.test("a file without a tokenizer is told to become a folder with one", () =>
+  withScratch(async (scratch) => {
+    const path = `${scratch}/model.gguf`;
+    await writeTinyFolder(`${scratch}/folder`, "llama");
+    await writeGguf(path, `${scratch}/folder`, {
+      metadata: { "tokenizer.ggml.model": undefined },
+    });
+    const { message, hints } = await userError(() => openTokenizer(path));
+    assertEquals(message, `"${path}" has no tokenizer`);
+    assertStringIncludes(hints.join(), "`parscale convert`");
   }));
 
 Deno.test("beginning and end tokens frame texts as the file says", () =>
