@@ -6,7 +6,7 @@ export const WEIGHTS_FILE = "model.safetensors";
 export const INDEX_FILE = "model.safetensors.index.json";
 export const ADAPTER_FILE = "introduced.safetensors";
 
-/** Tokenizer, generation settings and chat template, copied unchanged when the source has them. */
+/** Tokenizer, generation settings, chat template and licence, copied unchanged when the source has them. */
 export const COMPANION_FILES: readonly string[] = [
   "generation_config.json",
   "tokenizer.json",
@@ -16,6 +16,7 @@ export const COMPANION_FILES: readonly string[] = [
   "special_tokens_map.json",
   "added_tokens.json",
   "chat_template.jinja",
+  "LICENSE",
 ];
 
 /** Returns whether a path names a GGUF file, which holds weights and companions. */

@@ -76,7 +76,7 @@ export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<
     const owner = options.introducedOnly ? { [BACKBONE_KEY]: sourceSha256 } : {};
     await writeJson(`${folder}/${CONFIG_FILE}`, { ...plan.configJson, ...owner });
     const backbone = plan.folds ? undefined : sourceSha256;
-    await writeText(`${folder}/${CARD_FILE}`, cardOf(plan, backbone));
+    await writeText(`${folder}/${CARD_FILE}`, await cardOf(plan, backbone));
     files.push(CARD_FILE);
     const expected = run.verify && !plan.folds ? sourceSha256 : undefined;
     await verifyResult(plan, folder, expected, signal);
@@ -93,7 +93,10 @@ export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<
   });
 }
 
-function cardOf({ options, config }: ConversionPlan, backboneSha256: string | undefined): string {
+function cardOf(
+  { options, config }: ConversionPlan,
+  backboneSha256: string | undefined,
+): Promise<string> {
   return modelCard({
     folder: options.out,
     config,

@@ -7,6 +7,7 @@ import { basename } from "node:path";
 import type { QuantizedFormat } from "../base/quantize.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
 import { countParameters } from "../model/parameters.ts";
+import { openModelFiles } from "./model_files.ts";
 
 export const CARD_FILE = "README.md";
 
@@ -31,11 +32,12 @@ export interface ModelCard {
 }
 
 /** Text of the card, in Markdown with the front matter of the hub. */
-export function modelCard(card: ModelCard): string {
+export async function modelCard(card: ModelCard): Promise<string> {
   const name = basename(card.folder);
   const base = card.source === undefined ? undefined : nameOf(card.source);
+  const licence = card.source === undefined ? [] : await licenceOf(card.source);
   return [
-    frontMatter(base),
+    frontMatter(base, licence),
     `# ${name}`,
     summary(card, base),
     ...section("Training", card.training),
@@ -58,9 +60,18 @@ function nameOf(path: string): string {
   return `${owner}/${name}${file === undefined ? "" : `:${file}`}`;
 }
 
-function frontMatter(base: string | undefined): string {
+/** Lines of the front matter of a model's own card that name its licence. */
+async function licenceOf(model: string): Promise<readonly string[]> {
+  const files = await openModelFiles(model);
+  if (!await files.has(CARD_FILE)) return [];
+  const card = await files.read(CARD_FILE).catch(() => new Uint8Array()); // may be odd, and is not needed
+  const [, head = ""] = /^---\r?\n(.*?)\r?\n---/s.exec(new TextDecoder().decode(card)) ?? [];
+  return head.match(/^license(_name|_link)?: *\S[^\r\n]*/gm) ?? [];
+}
+
+function frontMatter(base: string | undefined, licence: readonly string[]): string {
   const known = base?.includes("/") ? [`base_model: ${base.split(":")[0]}`] : [];
-  return ["---", ...known, "tags:", "  - parscale", "---"].join("\n");
+  return ["---", ...licence, ...known, "tags:", "  - parscale", "---"].join("\n");
 }
 
 function summary(card: ModelCard, base: string | undefined): string {

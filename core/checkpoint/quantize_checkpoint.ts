@@ -85,7 +85,7 @@ export function quantizeCheckpoint(
       [QUANTIZATION_KEY]: quantizationJson(scheme),
     });
     const facts = { folder: options.out, config: source.config, source: options.model };
-    const card = modelCard({ ...facts, backboneSha256: sourceSha256, quantization: format });
+    const card = await modelCard({ ...facts, backboneSha256: sourceSha256, quantization: format });
     await writeText(`${folder}/${CARD_FILE}`, card);
     if (run.verify) await checkQuantized(folder, signal);
     return {

@@ -201,7 +201,7 @@ export async function writeCard(
 ): Promise<void> {
   const { source } = run;
   const isAdapter = plan.model.params === "introduced";
-  const card = modelCard({
+  const card = await modelCard({
     folder: plan.out,
     config: source.config,
     source: source.checkpoint && source.directory,

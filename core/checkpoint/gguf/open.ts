@@ -8,6 +8,9 @@ import { type GgufHead, readGgufHead } from "./head.ts";
 import { configOf, tensorsOf } from "./model.ts";
 import { generationConfig, hasTokenizer, tokenizerConfig, tokenizerJson } from "./tokenizer.ts";
 
+/** Identifier of the licence, as the front matter of a model card has it. */
+const LICENCE = "general.license";
+
 /** Opens a model: fields of `config.json` and tensors, as a folder would have them; reads no weights. */
 export function openGguf(
   path: string,
@@ -26,8 +29,8 @@ export function openGguf(
 export function ggufFiles(path: string) {
   const head = readGgufHead(path);
   const { metadata } = head;
-  const json = (value: JsonObject) =>
-    new TextEncoder().encode(JSON.stringify(value, null, 2) + "\n");
+  const text = (text: string) => new TextEncoder().encode(text);
+  const json = (value: JsonObject) => text(JSON.stringify(value, null, 2) + "\n");
   const files: Readonly<Record<string, () => Uint8Array<ArrayBuffer>>> = {
     "config.json": () => json(openGguf(path, head).configJson),
     ...(hasTokenizer(metadata)
@@ -36,6 +39,9 @@ export function ggufFiles(path: string) {
         "tokenizer_config.json": () => json(tokenizerConfig(metadata)),
         "generation_config.json": () => json(generationConfig(metadata)),
       }
+      : {}),
+    ...(metadata.has(LICENCE)
+      ? { "README.md": () => text(`---\nlicense: ${metadata.text(LICENCE)}\n---\n`) }
       : {}),
   };
   return {

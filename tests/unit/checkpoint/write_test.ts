@@ -1,6 +1,6 @@
 /** Files that must survive a power cut. */
 import { assertEquals } from "@std/assert";
-import { writeJson, writeSafetensors } from "../../../core/checkpoint/write.ts";
+import { copyCompanions, writeJson, writeSafetensors } from "../../../core/checkpoint/write.ts";
 import { withScratch } from "./testing.ts";
 
 Deno.test("every written file is synced once its bytes are there", () =>
@@ -22,4 +22,14 @@ Deno.test("every written file is synced once its bytes are there", () =>
     }
     const written = ["model.safetensors", "config.json"];
     assertEquals(sizes, written.map((name) => Deno.statSync(`${folder}/${name}`).size));
+  }));
+
+Deno.test("the licence goes with a model, foreign files do not", () =>
+  withScratch(async (folder) => {
+    Deno.mkdirSync(`${folder}/copy`);
+    for (const name of ["LICENSE", "merges.txt", "notes.txt", "README.md"]) {
+      Deno.writeTextFileSync(`${folder}/${name}`, name);
+    }
+    assertEquals(await copyCompanions(folder, `${folder}/copy`), ["merges.txt", "LICENSE"]);
+    assertEquals(Deno.readTextFileSync(`${folder}/copy/LICENSE`), "LICENSE");
   }));
