@@ -17,7 +17,7 @@ import { formatOf } from "../../../core/base/stored.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { EMBEDDING, linearSpecs } from "../../../core/model/parameters.ts";
 import { ropeFrequencies } from "../../../core/model/rope_frequencies.ts";
-import type { Weights } from "../../../core/runtime/device.ts";
+import type { Weight, Weights } from "../../../core/runtime/device.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
@@ -173,7 +173,7 @@ Deno.test("an embedding table in Q6_K keeps its codes where the other matrices a
     const file = await openCheckpoint(path);
     const weights = weightsOf(file, { keepsCodes: true });
     assertEquals(weights.get(EMBEDDING)!.format, { kind: "q8", block: 16 });
-    const exact = new Map([...weights, [EMBEDDING, file.tensors.get(EMBEDDING)!]]);
+    const exact = new Map<string, Weight>([...weights, [EMBEDDING, file.tensors.get(EMBEDDING)!]]);
     const expected = await cpuLogits(file.config, exact);
     const difference = worst(await cpuLogits(file.config, weights), expected);
     assert(difference > 0 && difference < 0.5, `${difference}`);
