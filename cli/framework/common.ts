@@ -126,6 +126,16 @@ export const resumeFlags = flagGroup("Result", {
       "While rows are computed, those that are finished are kept in FILE.partial. The same " +
       "command with --resume computes the others; the result is that of an unbroken run.",
   },
+  "on-error": {
+    type: "choice",
+    choices: ["row", "stop"],
+    defaultText: "row, but stop at a line that is no row",
+    summary: "Record rows that fail, or stop at the first",
+    details:
+      "row writes a row with `error` in place of the result of each, and the exit code is 1. " +
+      "Unless this is given, a row that the model cannot take is recorded, and one that cannot be " +
+      "read ends the command.",
+  },
 });
 
 /** For commands with independent rows. */

@@ -5,7 +5,16 @@ import type { Session } from "../../core/session/session.ts";
 import { type ChatMessage, encodeChat } from "../../core/tokenizer/chat.ts";
 import { formatFlag } from "../framework/table.ts";
 import { inputName, type Io } from "../output/io.ts";
-import { fieldNames, type InputRow, readRows, rowError, textOf, tokensOf } from "./rows.ts";
+import {
+  attempt,
+  fieldNames,
+  type InputRow,
+  type OnError,
+  readRows,
+  rowError,
+  textOf,
+  tokensOf,
+} from "./rows.ts";
 
 /** A prompt as token ids. */
 export interface Prompt {
@@ -15,6 +24,8 @@ export interface Prompt {
   readonly tokens: readonly number[];
   /** Name of the adapter that the row chooses. */
   readonly adapter?: string;
+  /** The error in the row, where such rows are recorded. */
+  readonly error?: DataError;
 }
 
 /** Sources of prompts. */
@@ -26,6 +37,7 @@ export interface PromptSource {
   readonly chat: boolean;
   /** Names that the field `adapter` of a row may have; with none it means nothing. */
   readonly adapters: readonly string[];
+  readonly onError: OnError;
 }
 
 /** Values of the flags that say where prompts are. */
@@ -34,15 +46,16 @@ interface SourceValues {
   readonly prompt: readonly string[];
   readonly input: PromptSource["format"];
   readonly chat: boolean;
+  readonly onError: OnError;
 }
 
 /** The source that flags name. @throws {UsageError} for a prompt in place of a file */
 export async function promptSource(
-  { prompt, input: format, chat, arguments: [path = "-"] }: SourceValues,
+  { prompt, input: format, chat, onError, arguments: [path = "-"] }: SourceValues,
   adapters: readonly string[],
 ): Promise<PromptSource> {
   if (prompt.length === 0) await requireFile(path);
-  return { from: prompt.length > 0 ? prompt : path, format, chat, adapters };
+  return { from: prompt.length > 0 ? prompt : path, format, chat, adapters, onError };
 }
 
 /** Messages as a row has them; the code of the template checks them. */
@@ -52,10 +65,17 @@ interface Conversation {
 }
 
 /** A prompt before it is encoded. */
-interface RawPrompt extends Omit<Prompt, "tokens"> {
+interface RawPrompt extends Pick<Prompt, "adapter"> {
   readonly prompt: string | readonly number[] | Conversation;
-  /** Place of the prompt, for messages that the template refuses. */
-  readonly place?: string;
+}
+
+/** A place of the input where a prompt is. */
+interface Place {
+  readonly id: unknown;
+  /** Names it, for messages that the template refuses. */
+  readonly name?: string;
+  /** @throws {DataError} for a row that is not understood */
+  read(): RawPrompt;
 }
 
 /**
@@ -69,12 +89,16 @@ export async function* readPrompts(
   session: Session,
 ): AsyncGenerator<Prompt> {
   let at = 0;
-  for await (const { prompt, place, ...row } of rawPrompts(source, io)) {
-    const isMessages = typeof prompt === "object" && "messages" in prompt;
-    const tokens = isMessages
-      ? await encodeMessages(prompt, session, place)
-      : await session.encode(prompt);
-    yield { at: at++, ...row, tokens };
+  for await (const { id, name, read } of placesIn(source, io)) {
+    const { value = { tokens: [] }, error } = await attempt(source.onError, async () => {
+      const { prompt, ...row } = read();
+      const isMessages = typeof prompt === "object" && "messages" in prompt;
+      const tokens = isMessages
+        ? await encodeMessages(prompt, session, name)
+        : await session.encode(prompt);
+      return { ...row, tokens };
+    });
+    yield { at: at++, id, ...value, ...(error && { error }) };
   }
 }
 
@@ -92,13 +116,13 @@ async function encodeMessages(
   }
 }
 
-async function* rawPrompts(
-  { from, format, chat, adapters }: PromptSource,
+async function* placesIn(
+  { from, format, chat, adapters, onError }: PromptSource,
   io: Io,
-): AsyncGenerator<Omit<RawPrompt, "at">> {
+): AsyncGenerator<Place> {
   const said = (content: string) => chat ? { messages: [{ role: "user", content }] } : content;
   if (typeof from !== "string") {
-    for (const [id, text] of from.entries()) yield { id, prompt: said(text) };
+    for (const [id, text] of from.entries()) yield { id, read: () => ({ prompt: said(text) }) };
     return;
   }
   const name = inputName(from);
@@ -107,13 +131,15 @@ async function* rawPrompts(
     format === "auto" && (await lines.peek())?.trimStart().startsWith("{");
   if (!isJson) {
     const text = await Array.fromAsync(lines.all());
-    if (text.length > 0) yield { id: 0, prompt: said(text.join("\n")) };
+    if (text.length > 0) yield { id: 0, read: () => ({ prompt: said(text.join("\n")) }) };
     return;
   }
-  for await (const row of readRows(lines.all(), name)) {
-    const adapter = adapterOf(row, name, adapters);
-    const place = `line ${row.line} of ${name}`;
-    yield { id: row.id, prompt: promptOf(row, name, said), place, ...adapter };
+  for await (const row of readRows(lines.all(), name, onError)) {
+    const read = () => {
+      if (row.error) throw row.error;
+      return { prompt: promptOf(row, name, said), ...adapterOf(row, name, adapters) };
+    };
+    yield { id: row.id, name: `line ${row.line} of ${name}`, read };
   }
 }
 

@@ -2,8 +2,9 @@
  * Input rows of `score` and `generate`: JSON lines with an id, counted from 0 where they have none.
  *
  * A line that is no JSON object, or lacks what every row needs, breaks the input and ends the command
- * (exit code 3, with its line number). A well-formed row that the model cannot take is that row's
- * failure only: it is recorded and the others continue.
+ * (exit code 3, with its line number), unless `--on-error row` is given. A well-formed row that the model
+ * cannot take is that row's failure only: it is recorded and the others continue, unless
+ * `--on-error stop` is.
  */
 import { DataError } from "../../core/base/errors.ts";
 import { isObject, type JsonObject, parseJson, show } from "../../core/base/files.ts";
@@ -13,7 +14,12 @@ export interface InputRow {
   readonly id: unknown;
   readonly line: number;
   readonly fields: JsonObject;
+  /** The error in the line, where such rows are recorded. */
+  readonly error?: DataError;
 }
+
+/** Treatment of rows that fail; see the flag. */
+export type OnError = "row" | "stop" | undefined;
 
 /** Lines of a text, or of a file that is being read. */
 type Lines = Iterable<string> | AsyncIterable<string>;
@@ -23,22 +29,53 @@ export async function* readJsonLines(
   lines: Lines,
   name: string,
 ): AsyncGenerator<{ readonly value: unknown; readonly line: number }> {
-  let line = 0;
-  for await (const text of lines) {
-    line++;
-    if (text.trim() === "") continue;
+  for await (const { text, line } of numbered(lines)) {
     yield { value: parseJson(text, `line ${line} of ${name}`), line };
   }
 }
 
+async function* numbered(lines: Lines): AsyncGenerator<{ text: string; line: number }> {
+  let line = 0;
+  for await (const text of lines) {
+    line++;
+    if (text.trim() !== "") yield { text, line };
+  }
+}
+
 /** Rows as their lines come. */
-export async function* readRows(lines: Lines, name: string): AsyncGenerator<InputRow> {
+export async function* readRows(
+  lines: Lines,
+  name: string,
+  onError?: OnError,
+): AsyncGenerator<InputRow> {
   let row = 0;
-  for await (const { value: fields, line } of readJsonLines(lines, name)) {
-    if (!isObject(fields)) throw rowError(name, line, show(fields), "a JSON object");
-    yield { id: fields.id ?? row, line, fields };
+  for await (const { text, line } of numbered(lines)) {
+    const { value: fields = {}, error } = await attempt(onError, () => {
+      const value = parseJson(text, `line ${line} of ${name}`);
+      if (isObject(value)) return value;
+      throw rowError(name, line, show(value), "a JSON object");
+    });
+    yield { id: fields.id ?? row, line, fields, ...(error && { error }) };
     row++;
   }
+}
+
+/** The result of `read`, or the error in its data, where such rows are recorded. */
+export async function attempt<T>(
+  onError: OnError,
+  read: () => T | Promise<T>,
+): Promise<{ readonly value?: T; readonly error?: DataError }> {
+  try {
+    return { value: await read() };
+  } catch (error) {
+    if (onError !== "row" || !(error instanceof DataError)) throw error;
+    return { error };
+  }
+}
+
+/** The failure of a row that ends the command, which names the row. */
+export function endingFailure(id: unknown, cause: unknown): DataError {
+  return new DataError(`row ${show(id)}`, { cause });
 }
 
 /** Field names of a row that lacks what it needs, for its error. */

@@ -16,7 +16,7 @@ import { writeError } from "./write_error.ts";
 /** Flags that change neither the rows nor, beyond rounding, the numbers in them. */
 export const FREE_FLAGS: readonly string[] = [
   ...["out", "overwrite", "format", "quiet", "verbose", "color", "progress", "log-every"],
-  ...["threads", "memory-limit", "weight-cache", "cache-limit"],
+  ...["threads", "memory-limit", "weight-cache", "cache-limit", "on-error"],
 ];
 
 const SCHEMA = "parscale.partial/1";

@@ -265,3 +265,25 @@ Deno.test("rows choose an adapter by name or path; others run on the backbone", 
     const [kept] = await texts(common, jsonLines({ prompt, adapter: "any" }));
     assertEquals(kept, expected[1], "without adapters the field means nothing");
   }));
+
+Deno.test("--on-error records rows that cannot be read too, or ends at the first that fails", async () => {
+  const cases = [[`${GENERATE} --max-tokens 1`, { tokens: [1] }], [
+    `score --model ${MODEL}`,
+    { tokens: [1, 2] },
+  ]] as const;
+  for (const [command, good] of cases) {
+    const run = (rows: string, flags: string) =>
+      runParscale(`${command} --jsonl ${flags}`, { stdin: rows + jsonLines(good) });
+    const failing = jsonLines({ id: "x", tokens: [99999, 1] });
+    const recorded = await run(
+      `${jsonLines(good)}{\n[1]\n{"id":"w"}\n${failing}`,
+      "--on-error row",
+    );
+    const rows = parseLines(recorded.stdout).map(({ id, error }) => [id, error !== undefined]);
+    const expected = [[0, false], [1, true], [2, true], ["w", true], ["x", true], [5, false]];
+    assertEquals([recorded.code, rows], [1, expected]);
+    const stopped = await run(failing, "--on-error stop");
+    assertEquals(stopped.code, 3);
+    assertStringIncludes(stopped.stderr, 'row \\"x\\": cannot ');
+  }
+});

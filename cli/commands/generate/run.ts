@@ -13,7 +13,7 @@ import { memoryBudget } from "../../input/limits.ts";
 import { type NamedSessions, openAdapters } from "../../input/named_models.ts";
 import { describeModels, type ModelPlan, openModel } from "../../input/open_model.ts";
 import { type Prompt, readPrompts } from "../../input/prompts.ts";
-import { failureOf } from "../../input/rows.ts";
+import { endingFailure, failureOf } from "../../input/rows.ts";
 import { hashInput, isOfShard } from "../../input/shard.ts";
 import { visible, visibleLines } from "../../output/clean.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -68,10 +68,24 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
     prompts: AsyncIterable<Prompt>,
     onPrefill = (done: number, total: number) => reading.update(done, total),
   ) {
-    for await (const event of speed.watch(sequences(plan, models, prompts, onPrefill))) {
+    const unread: Prompt[] = [];
+    const read = async function* () {
+      for await (const prompt of prompts) {
+        if (prompt.error) unread.push(prompt);
+        else yield prompt;
+      }
+    };
+    const failures = () =>
+      unread.splice(0).map((prompt) => ({ kind: "failed", prompt, error: prompt.error }) as const);
+    for await (const event of speed.watch(sequences(plan, models, read(), onPrefill))) {
+      yield* failures();
       reading.end();
+      if (event.kind === "failed" && plan.prompts.onError === "stop") {
+        throw endingFailure(event.prompt.id, event.error);
+      }
       yield event;
     }
+    yield* failures();
   };
   const code = isText
     ? isOne

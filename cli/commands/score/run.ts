@@ -27,6 +27,8 @@ import { checkJournal } from "../../output/journal.ts";
 import { Progress } from "../../output/progress.ts";
 import { RowWriter, SCORE_COLUMNS } from "../../output/row_writer.ts";
 import {
+  attempt,
+  endingFailure,
   failureOf,
   fieldNames,
   type InputRow,
@@ -40,7 +42,7 @@ import type { command } from "./flags.ts";
 type ScoreValues = ValuesOf<typeof command>;
 
 /** Rows to score. */
-interface ScorePlan extends Pick<ScoreValues, "batch" | "streamWeights" | "resume"> {
+interface ScorePlan extends Pick<ScoreValues, "batch" | "streamWeights" | "resume" | "onError"> {
   readonly model: ModelPlan;
   /** File of the rows; `-` is stdin. */
   readonly from: string;
@@ -53,14 +55,14 @@ export function plan(
   _io: unknown,
   { format, origins, out }: Invocation,
 ): ScorePlan {
-  const { arguments: [from = "-"], batch, streamWeights, resume, overwrite } = values;
+  const { arguments: [from = "-"], batch, streamWeights, resume, overwrite, onError } = values;
   checkJournal({ out, resume, overwrite });
   const shard = parseShard(values.shard);
   requireFileForShard(shard, from);
   if (streamWeights && origins["stream-weights"] === "flag" && !format.startsWith("json")) {
     throw new UsageError("`--stream-weights` needs `--json` or `--jsonl`: no table has them");
   }
-  return { model: modelPlan(values), from, batch, streamWeights, shard, resume };
+  return { model: modelPlan(values), from, batch, streamWeights, shard, resume, onError };
 }
 
 /** Text of `--dry-run`. */
@@ -75,7 +77,7 @@ function checkWeights({ config }: Session, { streamWeights }: ScorePlan): void {
 
 /** Runs the command; the number is its exit code. */
 export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Promise<number> {
-  const { from, batch, streamWeights, shard, resume } = plan;
+  const { from, batch, shard, resume, onError } = plan;
   using model = await openModel(plan.model, io);
   checkWeights(model, plan);
   const { device, checkpoint } = model;
@@ -105,14 +107,14 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
     }
     // Batches are the same as in an unbroken run, and with them all roundings.
     const isDone = rows.map((row, i) => results.has(at + i, row.fields)).every((done) => done);
-    const scored = isDone ? [] : await scoreRows(model, rows, name, streamWeights, limit);
+    const scored = isDone ? [] : await scoreRows(model, rows, name, plan, limit);
     scored.forEach((result, i) => results.add(at + i, rows[i]!.fields, [result]));
     at += rows.length;
     progress.update(done += scored.length);
     await results.pause();
   };
   let rows: InputRow[] = [];
-  for await (const row of results.untilInterrupted(readRows(io.readLines(from), name))) {
+  for await (const row of results.untilInterrupted(readRows(io.readLines(from), name, onError))) {
     rows.push(row);
     if (rows.length < batch) continue;
     await flush(rows);
@@ -130,14 +132,18 @@ async function scoreRows(
   model: Session,
   rows: readonly InputRow[],
   name: string,
-  weights: boolean,
+  { streamWeights: weights, onError }: ScorePlan,
   limit: number,
 ): Promise<Record<string, unknown>[]> {
   const results: Record<string, unknown>[] = [];
   const requests: { request: ScoreRequest; at: number }[] = [];
   for (const [at, row] of rows.entries()) {
     results.push({ id: row.id });
-    const encode = await readFields(row, model, name);
+    const { value: encode, error } = await attempt(onError, () => readFields(row, model, name));
+    if (!encode) {
+      results[at]!.error = failureOf(error);
+      continue;
+    }
     try {
       const request = encode();
       checkTokens(model.engine.config, request.tokens, "score a sequence", {
@@ -146,6 +152,7 @@ async function scoreRows(
       requests.push({ request, at });
     } catch (error) {
       if (!(error instanceof DataError)) throw error;
+      if (onError === "stop") throw endingFailure(row.id, error);
       results[at]!.error = failureOf(error);
     }
   }
@@ -184,6 +191,7 @@ async function readFields(
   name: string,
 ): Promise<() => ScoreRequest> {
   const { tokens, text, prompt, continuation } = row.fields;
+  if (row.error) throw row.error;
   if (tokens !== undefined) {
     const ids = tokensOf(tokens, name, row.line);
     return () => ({ tokens: ids, from: 1 });
