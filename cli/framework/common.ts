@@ -117,7 +117,7 @@ export const commonFlags = flagGroup("Common", {
 });
 
 /** For commands that keep finished rows beside `--out`. */
-export const resumeFlags = flagGroup("Result", {
+export const rowFlags = flagGroup("Result", {
   resume: {
     type: "switch",
     configurable: false,

@@ -1,5 +1,5 @@
 /** `parscale generate`: prompts in, completions out. */
-import { engineFlags, resumeFlags, shardFlag } from "../../framework/common.ts";
+import { engineFlags, rowFlags, shardFlag } from "../../framework/common.ts";
 import {
   chatTemplateFlag,
   keptQuantizeFlags,
@@ -210,7 +210,7 @@ export const command = defineCommand({
         `${shardFlag.details} Rows are dealt in turn, each with the random stream that it has ` +
         "in a single run; `parscale merge` puts the JSON documents of all parts together.",
     },
-    ...resumeFlags,
+    ...rowFlags,
   },
   savesOnInterrupt: ({ out }) => out !== undefined && out !== "-",
 });

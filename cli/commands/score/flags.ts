@@ -1,5 +1,5 @@
 /** `parscale score`: rows of tokens or text in, log-probabilities out. */
-import { engineFlags, resumeFlags, shardFlag } from "../../framework/common.ts";
+import { engineFlags, rowFlags, shardFlag } from "../../framework/common.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
 
@@ -35,7 +35,7 @@ export const command = defineCommand({
       details: `${shardFlag.details} Batches are dealt in turn, so that every score is that of a ` +
         "single run; `parscale merge` puts the JSON documents of all parts together.",
     },
-    ...resumeFlags,
+    ...rowFlags,
     "stream-weights": {
       type: "switch",
       group: "Model",
