@@ -68,24 +68,10 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
     prompts: AsyncIterable<Prompt>,
     onPrefill = (done: number, total: number) => reading.update(done, total),
   ) {
-    const unread: Prompt[] = [];
-    const read = async function* () {
-      for await (const prompt of prompts) {
-        if (prompt.error) unread.push(prompt);
-        else yield prompt;
-      }
-    };
-    const failures = () =>
-      unread.splice(0).map((prompt) => ({ kind: "failed", prompt, error: prompt.error }) as const);
-    for await (const event of speed.watch(sequences(plan, models, read(), onPrefill))) {
-      yield* failures();
+    for await (const event of speed.watch(sequences(plan, models, prompts, onPrefill))) {
       reading.end();
-      if (event.kind === "failed" && plan.prompts.onError === "stop") {
-        throw endingFailure(event.prompt.id, event.error);
-      }
       yield event;
     }
-    yield* failures();
   };
   const code = isText
     ? isOne
@@ -142,16 +128,34 @@ async function openFor(
   return tokenizer;
 }
 
-function sequences(
-  { decoding, batch, model }: GeneratePlan,
+/** Continues the prompts that could be read; the others are failures. */
+async function* sequences(
+  { decoding, batch, model, prompts: { onError } }: GeneratePlan,
   { session, adapters }: NamedSessions,
   prompts: AsyncIterable<Prompt>,
   onPrefill: (done: number, total: number) => void,
 ): AsyncGenerator<SequenceEvent> {
+  const failed: SequenceEvent[] = [];
+  const readable = async function* () {
+    for await (const prompt of prompts) {
+      if (prompt.error) failed.push({ kind: "failed", prompt, error: prompt.error });
+      else yield prompt;
+    }
+  };
   const sessionOf = ({ adapter }: Prompt) => adapters.get(adapter ?? "") ?? session;
-  if (decoding.beams) return searchSequences(sessionOf, prompts, decoding);
   const memoryLimit = memoryBudget(model.memoryLimit, session.engine.device);
-  return sampleSequences(sessionOf, prompts, decoding, { session, batch, memoryLimit, onPrefill });
+  const run = { session, batch, memoryLimit, onPrefill };
+  const events = decoding.beams
+    ? searchSequences(sessionOf, readable(), decoding)
+    : sampleSequences(sessionOf, readable(), decoding, run);
+  for await (const event of events) {
+    if (event.kind === "failed" && onError === "stop") {
+      throw endingFailure(event.prompt.id, event.error);
+    }
+    yield* failed.splice(0);
+    yield event;
+  }
+  yield* failed;
 }
 
 /** Writes one prompt's continuation while it is produced. */
