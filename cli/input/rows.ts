@@ -8,6 +8,7 @@
  */
 import { DataError } from "../../core/base/errors.ts";
 import { isObject, type JsonObject, parseJson, show } from "../../core/base/files.ts";
+import { withCauses } from "../output/errors.ts";
 
 /** One parsed line. */
 export interface InputRow {
@@ -103,5 +104,5 @@ export function textOf(value: unknown, field: string, name: string, line: number
 
 /** Returns what is written in place of a result that could not be computed. */
 export function failureOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return error instanceof Error ? withCauses(error) : String(error);
 }

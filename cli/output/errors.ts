@@ -45,7 +45,7 @@ function oneLine(text: string): string {
 }
 
 /** The message, then its causes after colons, innermost last; nothing is said twice. */
-function withCauses(error: Error): string {
+export function withCauses(error: Error): string {
   let text = oneLine(error.message);
   for (let cause = error.cause; cause instanceof Error; cause = cause.cause) {
     const message = oneLine(cause.message);

@@ -286,4 +286,8 @@ Deno.test("--on-error records rows that cannot be read too, or ends at the first
     assertEquals(stopped.code, 3);
     assertStringIncludes(stopped.stderr, 'row \\"x\\": cannot ');
   }
+  const { stdout } = await runParscale(`generate --model ${CHAT_MODEL} --jsonl --on-error row`, {
+    stdin: jsonLines({ messages: 5 }),
+  });
+  assertStringIncludes(parseLines(stdout)[0].error, "line 1 of stdin: ");
 });
