@@ -289,7 +289,7 @@ core/checkpoint/open.ts by unit/checkpoint/gguf_test.ts
   an embedding table in codes becomes f32: if (table) → if (false)
 
 core/runtime/onnxruntime/session/weight_memory.ts by unit/runtime/memory_test.ts
-  codes stay beside what was packed of them: this.#packsCodes && !isTable(use) → false
+  codes stay beside what was packed of them: packsCodes() && !isTable(use) → false
 
 core/session/open.ts by unit/session/open_test.ts
   weights that fit are warned of: bytes > freeMemory → bytes > 0

@@ -28,8 +28,8 @@ import { CPU_TARGET } from "./lowering/rules.ts";
 import { Session, weightBytes } from "./session/session.ts";
 import type { WeightUse } from "./lowering/lower.ts";
 import { SessionPool } from "./session/session_pool.ts";
-import { WeightMemory } from "./session/weight_memory.ts";
-import { hasAvx2, usableCores } from "../../base/platform/mod.ts";
+import { packsCodes, WeightMemory } from "./session/weight_memory.ts";
+import { usableCores } from "../../base/platform/mod.ts";
 import { TRAITS, type Traits } from "../traits.ts";
 
 /** Choices of the cpu device. */
@@ -84,11 +84,8 @@ export class CpuDevice extends HostDevice implements Device {
     const api = onnxApi();
     this.#api = api;
     this.threads = threads;
-    // The library packs codes by kernels for AVX2; which others it has for them is not known here.
-    const packsCodes = hasAvx2();
-    const held = (use: WeightUse, isInFile: boolean) => heldBytes(use, { isInFile, packsCodes });
     this.#pool = new SessionPool(
-      { matrices, target: CPU_TARGET, readsFiles: true, heldBytes: held },
+      { matrices, target: CPU_TARGET, readsFiles: true, heldBytes },
       ({ lowered, weights, isPart, fixedSizes }, folder) => {
         const configure = (options: Handle) => {
           api.setThreads(options, threads);
@@ -98,7 +95,7 @@ export class CpuDevice extends HostDevice implements Device {
           // Parts run one after the other, so what one needs serves the next.
           if (isPart) api.shareArena(options, { exactly: false });
         };
-        const memory = new WeightMemory(api, weights, { matrices, packsCodes });
+        const memory = new WeightMemory(api, weights, matrices);
         return Session.openLater(api, { lowered, weights: memory, folder, configure });
       },
     );
@@ -162,12 +159,9 @@ export class CpuDevice extends HostDevice implements Device {
  * codes and, as measured, two of the scales, beside what was packed. Scales stay too, and codes that are
  * neither in a file nor known to be packed. Of a table in a file only the rows that are read come into memory.
  */
-function heldBytes(
-  use: WeightUse,
-  { isInFile, packsCodes }: { readonly isInFile: boolean; readonly packsCodes: boolean },
-): number {
+function heldBytes(use: WeightUse, isInFile: boolean): number {
   const bytes = weightBytes(use);
-  if (use.form === "blocks") return isInFile || packsCodes ? bytes : 2 * bytes;
+  if (use.form === "blocks") return isInFile || packsCodes() ? bytes : 2 * bytes;
   if (use.form === "scales") return 3 * bytes;
   return use.form === "stored" && isInFile ? 0 : bytes;
 }

@@ -9,6 +9,7 @@ import type { FileRange, FileTensor, HostTensor, Weight, Weights } from "../../d
 import { tensorBytes } from "../../../graph/types.ts";
 import { MemoryMap } from "../../memory/memory_map.ts";
 import { toF32Into } from "../../../base/dtype.ts";
+import { hasAvx2 } from "../../../base/platform/mod.ts";
 import {
   elementsOf,
   fullPrecision,
@@ -39,6 +40,16 @@ const PARTS: Partial<Record<WeightUse["form"], "codes" | "scales">> = {
   "table scales": "scales",
 };
 
+let packs: boolean | undefined;
+
+/**
+ * Returns whether codes are packed as well: the library does so by kernels for AVX2, and which others it
+ * has for them is not known here.
+ */
+export function packsCodes(): boolean {
+  return packs ??= hasAvx2();
+}
+
 function isTable({ form }: WeightUse): boolean {
   return form === "table" || form === "table scales";
 }
@@ -47,7 +58,6 @@ export class WeightMemory implements Initializers {
   readonly #api: OnnxApi;
   readonly #weights: Weights;
   readonly #matrices: MatrixFormat;
-  readonly #packsCodes: boolean;
   readonly #files = new Map<string, MemoryMap>();
   readonly #kept: MemoryMap[] = [];
   /** Copies of matrices that are needed only until they are packed. */
@@ -56,16 +66,10 @@ export class WeightMemory implements Initializers {
   readonly #values: Handle[] = [];
   readonly #quantized = new Map<string, QuantizedMemory>();
 
-  /** With `packsCodes` the session does not read codes again after it was made. */
-  constructor(
-    api: OnnxApi,
-    weights: Weights,
-    { matrices, packsCodes }: { readonly matrices: MatrixFormat; readonly packsCodes: boolean },
-  ) {
+  constructor(api: OnnxApi, weights: Weights, matrices: MatrixFormat) {
     this.#api = api;
     this.#weights = weights;
     this.#matrices = matrices;
-    this.#packsCodes = packsCodes;
   }
 
   /** The weight in the form asked for, as a tensor. */
@@ -152,7 +156,7 @@ export class WeightMemory implements Initializers {
       codes: MemoryMap.allocate(rows * rowBytes),
       scales: MemoryMap.allocate(rows * blocks * 4),
     };
-    (this.#packsCodes && !isTable(use) ? this.#packed : this.#kept).push(made.codes);
+    (packsCodes() && !isTable(use) ? this.#packed : this.#kept).push(made.codes);
     this.#kept.push(made.scales);
     this.#quantized.set(key, made);
     const target = {
