@@ -217,17 +217,6 @@ Deno.test("the end of a text in Llama 3 ends an answer, beside the eos of its fi
     assertEquals((await openCheckpoint(path)).config.eosTokenIds, [490, 492, 510]);
   }));
 
-Deno.test("a file may have a template of its own for tools", () =>
-  withModel("llama", async ({ folder, path }) => {
-    const metadata: Record<string, Entry> = {
-      "tokenizer.chat_template": ["string", "plain"],
-      "tokenizer.chat_template.tool_use": ["string", "{{ tools | length }} tools"],
-    };
-    await writeGguf(path, folder, { metadata });
-    const { chatTemplate, toolTemplate } = await openTokenizer(path);
-    assertEquals([chatTemplate, toolTemplate], ["plain", "{{ tools | length }} tools"]);
-  }));
-
 Deno.test("shards are one model, and are refused in part", () =>
   withModel("qwen3", async ({ scratch, folder }) => {
     const { metadata, tensors } = await ggufOf(folder);

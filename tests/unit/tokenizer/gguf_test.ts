@@ -57,6 +57,19 @@ Deno.test("a file without a tokenizer is told to become a folder with one", () =
     assertStringIncludes(hints.join(), "`parscale convert`");
   }));
 
+Deno.test("a file may have a template of its own for tools", () =>
+  withScratch(async (scratch) => {
+    const path = `${scratch}/model.gguf`;
+    await writeTinyFolder(`${scratch}/folder`, "llama");
+    const metadata: Record<string, Entry> = {
+      "tokenizer.chat_template": ["string", "plain"],
+      "tokenizer.chat_template.tool_use": ["string", "{{ tools | length }} tools"],
+    };
+    await writeGguf(path, `${scratch}/folder`, { metadata });
+    const { chatTemplate, toolTemplate } = await openTokenizer(path);
+    assertEquals([chatTemplate, toolTemplate], ["plain", "{{ tools | length }} tools"]);
+  }));
+
 Deno.test("beginning and end tokens frame texts as the file says", () =>
   withScratch(async (scratch) => {
     const folder = `${scratch}/folder`, path = `${scratch}/model.gguf`;
