@@ -2,7 +2,16 @@
 import { environment, isInstalled } from "../cli/run.ts";
 import { HANG_MS } from "../hang.ts";
 
-const PROGRAMS = ["slurmctld", "slurmd", "srun", "sbatch", "scancel", "squeue", "munged"];
+const PROGRAMS = [
+  "slurmctld",
+  "slurmd",
+  "srun",
+  "sbatch",
+  "scancel",
+  "scontrol",
+  "squeue",
+  "munged",
+];
 
 /** Processors that the one machine pretends to have. */
 const CPUS = 4;

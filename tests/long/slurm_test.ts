@@ -160,9 +160,17 @@ test(
     // Slurm looks every 30 s, in which the ranks must not slow other tests.
     const srun = ["srun", "-n", "2", "--mpi=pmix", "nice", "-n", "5"];
     const line = [...srun, ...programLine(place.args(LONG))].join(" ");
-    const options = ["--wait", "--time=1", "--signal=TERM@45", "--output=job.log", "-n", "2"];
-    const script = `exec ${line}`;
-    await slurm.run(["sbatch", ...options, "--wrap", script], place.cwd, place.env);
+    const options = ["--wait", "--time=60", "--signal=TERM@100", "--output=job.log", "-n", "2"];
+    const batch = ["sbatch", ...options, "--wrap", `exec ${line}`];
+    const started = performance.now();
+    const child = slurm.command(batch, place.cwd, place.env).spawn();
+    await waitFor(() => place.exists("run/last"), "a checkpoint");
+    // The limit is counted in minutes from the start; the ranks need some seconds to save.
+    const minutes = Math.ceil((performance.now() - started) / 60_000 + 0.75);
+    const limit = [`JobId=${await slurm.job()}`, `TimeLimit=${minutes}`];
+    const { code, stderr } = await slurm.run(["scontrol", "update", ...limit]);
+    assertEquals(code, 0, stderr);
+    await child.output();
     assertStringIncludes(place.read("job.log"), "is saved; resume with");
     const saved = Number(place.last("run").split("-").at(-1));
     assertEquals(saved, place.metrics("run").at(-1).step);
