@@ -2,7 +2,7 @@
 import { basename, resolve } from "node:path";
 import { UsageError } from "../../core/base/errors.ts";
 import { statIfExists } from "../../core/base/files.ts";
-import { openModelFiles } from "../../core/checkpoint/model_files.ts";
+import type { Checkpoint } from "../../core/checkpoint/open.ts";
 import type { ServedModel } from "../../core/serve/service.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Io } from "../output/io.ts";
@@ -73,7 +73,7 @@ export async function openServed(
     `pass \`--max-model-len ${config.maxPositionEmbeddings}\` or less`,
   );
   await session.openTokenizer();
-  const tokenizerClass = await tokenizerClassOf(checkpoint.directory);
+  const tokenizerClass = await tokenizerClassOf(checkpoint);
   const name = await nameOf(plan.model);
   if (over.has(name)) throw new UsageError(`\`--adapter ${name}\` has the name of the backbone`);
   const model = (name: string, session: Session, parent: string | null): ServedModel => {
@@ -88,8 +88,7 @@ async function nameOf(model: string): Promise<string> {
   return await statIfExists(model) ? basename(resolve(model)) : model;
 }
 
-async function tokenizerClassOf(directory: string): Promise<string | null> {
-  const files = await openModelFiles(directory);
+async function tokenizerClassOf({ files }: Checkpoint): Promise<string | null> {
   const { tokenizer_class: name } = await files.json("tokenizer_config.json");
   return typeof name === "string" ? name : null;
 }

@@ -1,4 +1,5 @@
-/** Names of the files of a model: weights, and what goes with them. */
+/** The files of a model: weights, and what goes with them. */
+import type { JsonObject } from "./files.ts";
 
 /** Names that the format of Hugging Face fixes, and ours for ParScale parameters alone. */
 export const CONFIG_FILE = "config.json";
@@ -22,4 +23,39 @@ export const COMPANION_FILES: readonly string[] = [
 /** Returns whether a path names a GGUF file, which holds weights and companions. */
 export function isGgufName(path: string): boolean {
   return /\.gguf$/i.test(path);
+}
+
+/** Texts in UTF-8, one after another in one array: 250,000 arrays would take more memory than the file. */
+export interface TextList {
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly length: number;
+  /** Position in `bytes` of the first byte of a text. */
+  start(index: number): number;
+  /** Position behind its last byte. */
+  end(index: number): number;
+}
+
+/** A `tokenizer.json` whose vocabulary and merges are lists. */
+export interface TokenizerLists {
+  /** All but the two. */
+  readonly settings: JsonObject;
+  /** Token of each id. */
+  readonly tokens: TextList;
+  /** Those of them in the vocabulary; the others are added tokens, or unused. */
+  readonly ids: Int32Array;
+  /** Two tokens with a space between, by rank. */
+  readonly merges: TextList;
+}
+
+/** Files beside the weights of one model. */
+export interface ModelFiles {
+  /** The folder, or the path of the GGUF file. */
+  readonly model: string;
+  has(name: string): Promise<boolean>;
+  /** Bytes of a file that there is. */
+  read(name: string, maxBytes?: number): Promise<Uint8Array<ArrayBuffer>>;
+  /** Fields of a JSON file; none where there is no such file. */
+  json(name: string): Promise<JsonObject>;
+  /** Parts of a `tokenizer.json`; undefined where there is such a text itself. */
+  readonly lists?: () => TokenizerLists | undefined;
 }

@@ -13,8 +13,8 @@ import { type JsonObject, readJsonObject, statIfExists } from "../base/files.ts"
 import { weightType } from "../base/dtype.ts";
 import { formatOf, type StoredWeight } from "../base/stored.ts";
 import { DEFAULT_BLOCK, type QuantizedFormat } from "../base/quantize.ts";
-import { isGguf } from "./model_files.ts";
-import { ADAPTER_FILE, CONFIG_FILE } from "../base/companions.ts";
+import { filesOf, isGguf, withJson } from "./model_files.ts";
+import { ADAPTER_FILE, CONFIG_FILE, type ModelFiles } from "../base/companions.ts";
 import {
   findTensors,
   type FoundTensor,
@@ -45,6 +45,8 @@ export interface StoredTensor extends StoredWeight {
 export interface Checkpoint {
   /** The folder, or the path of the GGUF file. */
   readonly directory: string;
+  /** The files beside the weights. */
+  readonly files: ModelFiles;
   readonly config: ModelConfig;
   /** `config.json` as read; that of the backbone when an adapter is in use. */
   readonly configJson: JsonObject;
@@ -102,6 +104,7 @@ export async function openCheckpoint(
   );
   const checkpoint: Checkpoint = {
     directory,
+    files: gguf ? withJson(gguf.files) : filesOf(directory),
     config,
     configJson,
     tensors,

@@ -118,7 +118,7 @@ export class Session implements Disposable {
   async openTokenizer(): Promise<Tokenizer> {
     if (this.#backbone) return await this.#backbone.openTokenizer();
     const { openTokenizer } = await import("../tokenizer/tokenizer.ts");
-    this.#opening ??= openTokenizer(this.checkpoint.directory, this.#options);
+    this.#opening ??= openTokenizer(this.checkpoint.files, this.#options);
     return this.#tokenizer = await this.#opening;
   }
 
@@ -127,7 +127,7 @@ export class Session implements Disposable {
    * @internal
    */
   async openTokenizerIfAny(): Promise<Tokenizer | undefined> {
-    if (await hasTokenizer(this.checkpoint.directory)) return await this.openTokenizer();
+    if (await hasTokenizer(this.checkpoint.files)) return await this.openTokenizer();
   }
 
   /**

@@ -7,6 +7,7 @@
  * A token that is not spelled in the byte alphabet is no error of the file but means that the
  * layout is another one; it is reported by throwing `NotByteLevel`.
  */
+import type { TokenizerLists } from "../base/companions.ts";
 import { DataError } from "../base/errors.ts";
 import { BYTE_OF_CODE, spellBytes } from "./byte_alphabet.ts";
 import { MergeTable } from "./merges.ts";
@@ -32,6 +33,36 @@ const QUOTE = 0x22,
   SPACE = 0x20,
   LINE_FEED = 0x0a;
 const OPEN_BRACKET = 0x5b, CLOSE_BRACKET = 0x5d, OPEN_BRACE = 0x7b, CLOSE_BRACE = 0x7d;
+
+/** The tokens of a list, which are spelled as in a file; an id is a place in it. */
+export function vocabularyOf({ tokens, ids }: TokenizerLists, path: string): Vocabulary {
+  if (tokens.length > MAX_TOKEN_ID) {
+    throw new DataError(`"${path}" has ${tokens.length} tokens, at most ${MAX_TOKEN_ID} are read`);
+  }
+  const cursor = new Cursor({ source: tokens.bytes, from: 0, to: 0, path }, "tokens");
+  const starts = new Uint32Array(ids.length + 1), bytes = new Uint8Array(tokens.bytes.length);
+  for (let i = 0; i < ids.length; i++) {
+    cursor.moveTo(tokens.start(ids[i]!), tokens.end(ids[i]!));
+    starts[i + 1] = cursor.readSpelling(bytes, starts[i]!, -1);
+  }
+  return new Vocabulary({ count: ids.length, ids, starts, bytes }, path);
+}
+
+/** The merges of a list. */
+export function mergesOf(
+  { merges: list }: TokenizerLists,
+  vocabulary: Vocabulary,
+  path: string,
+): MergeTable {
+  const span = { source: list.bytes, from: 0, to: list.bytes.length, path };
+  const merges = new MergeBuilder(span, vocabulary);
+  const cursor = new Cursor(span, "lines");
+  for (let i = 0; i < list.length; i++) {
+    cursor.moveTo(list.start(i), list.end(i));
+    merges.readLine(cursor);
+  }
+  return merges.build();
+}
 
 /** Reads `{"token": id, …}`. */
 export function readVocabulary(span: Span): Vocabulary {
@@ -80,16 +111,16 @@ export function readMerges(span: Span, vocabulary: Vocabulary): MergeTable {
 
 /** Reads `merges.txt`: one merge a line after an optional line that starts with `#version`. */
 export function readMergeLines(span: Span, vocabulary: Vocabulary): MergeTable {
-  const { source, to, path } = span;
+  const { source, to } = span;
   const merges = new MergeBuilder(span, vocabulary);
+  const cursor = new Cursor(span, "lines");
   for (let from = span.from, end; from < to; from = end + 1) {
     end = source.indexOf(LINE_FEED, from);
     if (end < 0) end = to;
     const last = source[end - 1] === 0x0d ? end - 1 : end; // Windows line ends
     if (last <= from || (from === 0 && isVersionLine(source))) continue;
-    const cursor = new Cursor({ source, from, to: last, path }, "lines");
-    const middle = cursor.readSpelling(merges.scratch, 0, SPACE);
-    merges.add(middle, cursor.readSpelling(merges.scratch, middle, -1));
+    cursor.moveTo(from, last);
+    merges.readLine(cursor);
   }
   return merges.build();
 }
@@ -122,6 +153,12 @@ class MergeBuilder {
     this.#triples[at + 2] = hit ? guess : this.#find(0, end);
   }
 
+  /** Adds the merge between the cursor and its end. */
+  readLine(cursor: Cursor): void {
+    const middle = cursor.readSpelling(this.scratch, 0, SPACE);
+    this.add(middle, cursor.readSpelling(this.scratch, middle, -1));
+  }
+
   build(): MergeTable {
     const table = new MergeTable(this.#count);
     for (let rank = 0; rank < this.#count; rank++) {
@@ -145,15 +182,26 @@ class MergeBuilder {
 /** Reads the tables from bytes; knows as much of JSON as they use. */
 class Cursor {
   readonly #source: Uint8Array;
-  readonly #to: number;
   readonly #path: string;
+  readonly #isJson: boolean;
   #at: number;
+  #to: number;
 
-  constructor(span: Span, private readonly table: "vocabulary" | "merges" | "lines") {
+  constructor(
+    span: Span,
+    private readonly table: "vocabulary" | "tokens" | "merges" | "lines",
+  ) {
+    this.#isJson = table === "vocabulary" || table === "merges";
     this.#source = span.source;
     this.#at = span.from;
     this.#to = span.to;
     this.#path = span.path;
+  }
+
+  /** Goes to another part of the source. */
+  moveTo(from: number, to: number): void {
+    this.#at = from;
+    this.#to = to;
   }
 
   /** Skips blanks and, if `code` comes next, that too. */
@@ -210,7 +258,7 @@ class Cursor {
 
   /** Code of the character at the cursor, -1 if no character of the alphabet starts with `first`. */
   #readCharacter(first: number): number {
-    if (this.table !== "lines") {
+    if (this.#isJson) {
       if (first === BACKSLASH) return this.#readEscape();
       if (first === QUOTE) this.#fail("a merge of two tokens");
     }
@@ -232,7 +280,7 @@ class Cursor {
   }
 
   #refuseCharacter(): never {
-    if (this.table === "vocabulary") throw new NotByteLevel();
+    if (this.table === "vocabulary" || this.table === "tokens") throw new NotByteLevel();
     this.#fail("a merge of two byte-level tokens");
   }
 

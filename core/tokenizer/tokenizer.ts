@@ -12,8 +12,8 @@ import {
   readRegularText,
   show,
 } from "../base/files.ts";
-import { type ModelFiles, openModelFiles } from "../checkpoint/model_files.ts";
-import { isGgufName } from "../base/companions.ts";
+import { openModelFiles } from "../checkpoint/model_files.ts";
+import { isGgufName, type ModelFiles, type TokenizerLists } from "../base/companions.ts";
 import { DataError } from "../base/errors.ts";
 import { type AddedToken, readAddedTokens } from "./added_tokens.ts";
 import { ByteLevelBpe } from "./byte_level_bpe.ts";
@@ -25,7 +25,14 @@ import {
 } from "./file_layout.ts";
 import { openLibraryTokenizer } from "./library_tokenizer.ts";
 import type { MergeTable } from "./merges.ts";
-import { NotByteLevel, readMergeLines, readMerges, readVocabulary } from "./table_reader.ts";
+import {
+  mergesOf,
+  NotByteLevel,
+  readMergeLines,
+  readMerges,
+  readVocabulary,
+  vocabularyOf,
+} from "./table_reader.ts";
 import type { Tokenizer, TokenizerInfo } from "./types.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
@@ -43,13 +50,16 @@ interface Common {
   readonly modelVocabSize: number;
 }
 
-/** Opens the tokenizer in a folder, with the chat template of a file where one is given. */
+/**
+ * Opens the tokenizer of a folder, a GGUF file or the files of either, with the chat template of a file where
+ * one is given.
+ */
 export async function openTokenizer(
-  directory: string,
+  model: string | ModelFiles,
   { chatTemplate }: { readonly chatTemplate?: string | undefined } = {},
 ): Promise<Tokenizer> {
-  const files = await openModelFiles(directory);
-  const exists = files.has;
+  const files = typeof model === "string" ? await openModelFiles(model) : model;
+  const { has: exists, model: directory } = files;
   const config = await readConfig(files);
   const common: Common = {
     files,
@@ -99,16 +109,18 @@ async function readConfig({ has, json }: ModelFiles): Promise<JsonObject> {
 }
 
 async function openTokenizerJson(common: Common): Promise<Tokenizer> {
-  const { directory } = common.info;
+  const { files, info: { directory } } = common;
   const path = `${directory}/tokenizer.json`;
-  const source = await common.files.read("tokenizer.json", MAX_TABLE_BYTES);
-  const file = takeApart(source, path);
+  const lists = files.lists?.();
+  const source = lists ? undefined : await files.read("tokenizer.json", MAX_TABLE_BYTES);
+  const file = lists ?? takeApart(source!, path);
   const paths = { settings: path, config: `${directory}/tokenizer_config.json` };
   const addedTokens = readAddedTokens(file.settings, common.config, paths);
   const layout = byteLevelLayout(file.settings);
-  const tables = layout && readTables(file, layout);
+  const tables = layout && readTables(file, layout, path);
   if (tables) return buildByteLevel(common, { ...tables, layout }, addedTokens, path);
-  return openLibraryTokenizer({ ...common, json: parseJsonObject(source, path), addedTokens });
+  const json = parseJsonObject(source ?? await files.read("tokenizer.json"), path);
+  return openLibraryTokenizer({ ...common, json, addedTokens });
 }
 
 /** The layout of Qwen2, 2.5 and 3. */
@@ -126,13 +138,19 @@ interface Tables {
 }
 
 /** The tables of a byte-level file; undefined if its tokens are not made of bytes. */
-function readTables(file: TokenizerFile, layout: ByteLevelLayout): Tables | undefined {
-  if (!file.vocabulary || !file.merges) return undefined;
+function readTables(
+  file: TokenizerFile | TokenizerLists,
+  layout: ByteLevelLayout,
+  path: string,
+): Tables | undefined {
+  const isList = "ids" in file;
+  if (!isList && !(file.vocabulary && file.merges)) return undefined;
   try {
-    const vocabulary = readVocabulary(file.vocabulary);
+    const vocabulary = isList ? vocabularyOf(file, path) : readVocabulary(file.vocabulary!);
     // What stands for a byte that has no token is the library's affair.
     if (!layout.dropsUnknown && vocabulary.byteIds.includes(-1)) return undefined;
-    return { vocabulary, merges: readMerges(file.merges, vocabulary) };
+    const merges = isList ? mergesOf(file, vocabulary, path) : readMerges(file.merges!, vocabulary);
+    return { vocabulary, merges };
   } catch (error) {
     if (error instanceof NotByteLevel) return undefined;
     throw error;

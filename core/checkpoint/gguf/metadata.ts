@@ -1,4 +1,5 @@
 /** Typed reading of the metadata of a GGUF file; a value of another type is bad data. */
+import type { TextList } from "../../base/companions.ts";
 import { DataError } from "../../base/errors.ts";
 import { openRegularFile, readExactlySync } from "../../base/files.ts";
 
@@ -23,12 +24,12 @@ const MAX_NUMBERS = 1 << 22;
 
 const [I32, STRING] = [5, 8];
 
-/** Texts of a list in UTF-8, in one array: 250,000 arrays would take more memory than the file. */
-export class Texts {
+/** Texts of a list as it lies in the file. */
+export class Texts implements TextList {
   /** End of each text. */
   readonly #ends: Uint32Array;
 
-  /** Takes a list as it lies in the file, each text after its length. */
+  /** Takes the bytes of a list, each text after its length. */
   constructor(readonly bytes: Uint8Array<ArrayBuffer>, count: number) {
     this.#ends = new Uint32Array(count);
     const view = new DataView(bytes.buffer);
@@ -46,12 +47,10 @@ export class Texts {
     return this.bytes.subarray(this.start(index), this.end(index));
   }
 
-  /** Position in `bytes` of the first byte of a text. */
   start(index: number): number {
     return 8 + (index === 0 ? 0 : this.#ends[index - 1]!);
   }
 
-  /** Position behind its last byte. */
   end(index: number): number {
     return this.#ends[index]!;
   }

@@ -1,33 +1,51 @@
 /** Opens a model in one GGUF file or its shards, as if it were a Hugging Face folder. */
 import { existsSync } from "node:fs";
 import { basename } from "node:path";
+import type { ModelFiles } from "../../base/companions.ts";
 import { DataError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/files.ts";
 import { type FoundTensor, listSome } from "../weight_files.ts";
 import { type GgufHead, readGgufHead } from "./head.ts";
 import { configOf, tensorsOf } from "./model.ts";
-import { generationConfig, hasTokenizer, tokenizerConfig, tokenizerJson } from "./tokenizer.ts";
+import {
+  generationConfig,
+  hasTokenizer,
+  tokenizerConfig,
+  tokenizerJson,
+  tokenizerLists,
+} from "./tokenizer.ts";
 
 /** Identifier of the licence, as the front matter of a model card has it. */
 const LICENCE = "general.license";
 
-/** Opens a model: fields of `config.json` and tensors, as a folder would have them; reads no weights. */
-export function openGguf(
-  path: string,
-  first: GgufHead = readGgufHead(path),
-): { readonly configJson: JsonObject; readonly found: ReadonlyMap<string, FoundTensor> } {
+/** A model as its folder would have it. */
+export interface GgufModel {
+  /** Fields of `config.json`. */
+  readonly configJson: JsonObject;
+  readonly found: ReadonlyMap<string, FoundTensor>;
+  readonly files: Omit<ModelFiles, "json">;
+}
+
+/** Opens a model; reads no weights. */
+export function openGguf(path: string, first: GgufHead = readGgufHead(path)): GgufModel {
   const head = withShards(path, first);
   const configJson = configOf(head);
   const { bos_token_id, eos_token_id } = hasTokenizer(head.metadata)
     ? generationConfig(head.metadata)
     : {};
   const found = tensorsOf(head, configJson);
-  return { configJson: { ...configJson, bos_token_id, eos_token_id }, found };
+  return {
+    configJson: { ...configJson, bos_token_id, eos_token_id },
+    found,
+    files: ggufFiles(path, first),
+  };
 }
 
-/** The files that a folder would have beside its weights, in the terms of `model_files.ts`. */
-export function ggufFiles(path: string) {
-  const head = readGgufHead(path);
+/** The files that a folder would have beside its weights. */
+export function ggufFiles(
+  path: string,
+  head: GgufHead = readGgufHead(path),
+): Omit<ModelFiles, "json"> {
   const { metadata } = head;
   const text = (text: string) => new TextEncoder().encode(text);
   const json = (value: JsonObject) => text(JSON.stringify(value, null, 2) + "\n");
@@ -45,8 +63,10 @@ export function ggufFiles(path: string) {
       : {}),
   };
   return {
+    model: path,
     has: (name: string) => Promise.resolve(Object.hasOwn(files, name)),
     read: async (name: string) => await files[name]!(),
+    lists: () => tokenizerLists(metadata),
   };
 }
 

@@ -4,9 +4,10 @@
  * GGUF has lost how tokens strip blanks and whether they are found in normalised text: none is and does.
  * The words of a text are those of the layout that `tokenizer.ggml.pre` names (llama-vocab.cpp).
  */
+import type { TextList, TokenizerLists } from "../../base/companions.ts";
 import { DataError } from "../../base/errors.ts";
 import { type JsonObject, show } from "../../base/files.ts";
-import type { Metadata, Texts } from "./metadata.ts";
+import { type Metadata, Texts } from "./metadata.ts";
 
 /** Types of tokens. */
 const [NORMAL, UNKNOWN, CONTROL, USER_DEFINED] = [1, 2, 3, 4];
@@ -92,10 +93,39 @@ export function hasTokenizer(metadata: Metadata): boolean {
   return metadata.has(`${KEY}.model`);
 }
 
+/** A whole `tokenizer.json`, which some files have. */
+const WHOLE = "tokenizer.huggingface.json";
+
+/**
+ * Parts of a `tokenizer.json`; undefined where the file has one itself.
+ * @throws {DataError} for a kind that is not supported
+ */
+export function tokenizerLists(metadata: Metadata): TokenizerLists | undefined {
+  return metadata.has(WHOLE) ? undefined : listsOf(metadata);
+}
+
 /** `tokenizer.json` of the file. @throws {DataError} for a kind that is not supported */
 export function tokenizerJson(metadata: Metadata): Uint8Array<ArrayBuffer> {
-  const whole = metadata.text("tokenizer.huggingface.json");
-  if (whole !== undefined) return new TextEncoder().encode(whole);
+  const whole = metadata.text(WHOLE);
+  if (whole !== undefined) return UTF8.encode(whole);
+  const { settings: { model, ...others }, tokens, ids, merges } = listsOf(metadata);
+  const text = new JsonText();
+  text.raw(`{"version":"1.0","model":${JSON.stringify(model).slice(0, -1)},"vocab":{`);
+  for (const [i, id] of ids.entries()) {
+    text.ascii(i > 0 ? "," : "");
+    text.string(tokens, id);
+    text.ascii(`:${id}`);
+  }
+  text.raw('},"merges":[');
+  for (let i = 0; i < merges.length; i++) {
+    text.ascii(i > 0 ? "," : "");
+    text.string(merges, i);
+  }
+  text.raw(`]},${JSON.stringify(others).slice(1)}`);
+  return text.bytes();
+}
+
+function listsOf(metadata: Metadata): TokenizerLists {
   const layout = layoutOf(metadata);
   const tokens = tokensOf(metadata), types = metadata.numbers(`${KEY}.token_type`);
   const typeOf = (id: number) => types?.[id] ?? NORMAL;
@@ -103,32 +133,26 @@ export function tokenizerJson(metadata: Metadata): Uint8Array<ArrayBuffer> {
   let last = tokens.length - 1;
   while (last >= 0 && !isNormal(last)) last--;
   const added: JsonObject[] = [];
-  const text = new JsonText();
-  let isFirst = true;
-  text.raw('{"version":"1.0","model":{"type":"BPE","dropout":null,"unk_token":null,');
-  text.raw(`"ignore_merges":${layout.ignoreMerges},"vocab":{`);
+  const ids = new Int32Array(tokens.length);
+  let count = 0;
   for (let id = 0; id < tokens.length; id++) {
     const isAdded = typeOf(id) === CONTROL || typeOf(id) === USER_DEFINED;
     if (isAdded) added.push(addedToken(id, tokens.at(id), typeOf(id)));
     // Python's library numbers added tokens on from the vocabulary, unless they are in it.
     if (!isNormal(id) && !(isAdded && id < last && tokens.at(id).every(isPrintable))) continue;
-    text.ascii(isFirst ? "" : ",");
-    text.string(tokens, id);
-    text.ascii(`:${id}`);
-    isFirst = false;
+    ids[count++] = id;
   }
-  text.raw('},"merges":[');
-  const merges = metadata.texts(`${KEY}.merges`);
-  for (let i = 0; i < (merges?.length ?? 0); i++) {
-    text.ascii(i > 0 ? "," : "");
-    text.string(merges!, i);
-  }
-  const { normalizer, pre_tokenizer } = layout;
-  const decoder = byteLevel(true);
-  const post_processor = frameOf(metadata, tokens, layout);
-  const rest = { added_tokens: added, normalizer, pre_tokenizer, post_processor, decoder };
-  text.raw(`]},${JSON.stringify(rest).slice(1)}`);
-  return text.bytes();
+  const { ignoreMerges: ignore_merges, normalizer, pre_tokenizer } = layout;
+  const settings = {
+    model: { type: "BPE", dropout: null, unk_token: null, ignore_merges },
+    added_tokens: added,
+    normalizer,
+    pre_tokenizer,
+    post_processor: frameOf(metadata, tokens, layout),
+    decoder: byteLevel(true),
+  };
+  const merges = metadata.texts(`${KEY}.merges`) ?? new Texts(new Uint8Array(), 0);
+  return { settings, tokens, ids: ids.subarray(0, count), merges };
 }
 
 /** Returns whether a byte stands for itself in the alphabet of byte-level vocabularies. */
@@ -262,7 +286,7 @@ class JsonText {
   }
 
   /** A text of a list as a string; bytes that JSON escapes are rare. */
-  string(texts: Texts, index: number): void {
+  string(texts: TextList, index: number): void {
     const { bytes } = texts, end = texts.end(index), start = texts.start(index);
     this.#reserve((end - start) * 6 + 2);
     const out = this.#bytes;
