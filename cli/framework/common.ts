@@ -126,6 +126,12 @@ export const rowFlags = flagGroup("Result", {
       "While rows are computed, those that are finished are kept in FILE.partial. The same " +
       "command with --resume computes the others; the result is that of an unbroken run.",
   },
+  echo: {
+    type: "switch",
+    summary: "Repeat what each row was asked",
+    details: "Results also have the fields of the input that were used: `prompt`, `messages`, " +
+      "`continuation` or `text`.",
+  },
   "on-error": {
     type: "choice",
     choices: ["row", "stop"],

@@ -24,6 +24,8 @@ export interface Prompt {
   readonly tokens: readonly number[];
   /** Name of the adapter that the row chooses. */
   readonly adapter?: string;
+  /** Fields of the input that say it, where results repeat them. */
+  readonly echo?: { readonly prompt: unknown } | { readonly messages: unknown };
   /** The error in the row, where such rows are recorded. */
   readonly error?: DataError;
 }
@@ -38,6 +40,8 @@ export interface PromptSource {
   /** Names that the field `adapter` of a row may have; with none it means nothing. */
   readonly adapters: readonly string[];
   readonly onError: OnError;
+  /** True if results repeat their prompts. */
+  readonly echo: boolean;
 }
 
 /** Values of the flags that say where prompts are. */
@@ -47,15 +51,16 @@ interface SourceValues {
   readonly input: PromptSource["format"];
   readonly chat: boolean;
   readonly onError: OnError;
+  readonly echo: boolean;
 }
 
 /** The source that flags name. @throws {UsageError} for a prompt in place of a file */
 export async function promptSource(
-  { prompt, input: format, chat, onError, arguments: [path = "-"] }: SourceValues,
+  { prompt, input: format, chat, onError, echo, arguments: [path = "-"] }: SourceValues,
   adapters: readonly string[],
 ): Promise<PromptSource> {
   if (prompt.length === 0) await requireFile(path);
-  return { from: prompt.length > 0 ? prompt : path, format, chat, adapters, onError };
+  return { from: prompt.length > 0 ? prompt : path, format, chat, adapters, onError, echo };
 }
 
 /** Messages as a row has them; the code of the template checks them. */
@@ -96,7 +101,8 @@ export async function* readPrompts(
       const tokens = isMessages
         ? await encodeMessages(prompt, session, name)
         : await session.encode(prompt);
-      return { ...row, tokens };
+      const echo = isMessages ? { messages: prompt.messages } : { prompt };
+      return { ...row, tokens, ...(source.echo && { echo }) };
     });
     yield { at: at++, id, ...value, ...(error && { error }) };
   }

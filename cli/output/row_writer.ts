@@ -14,8 +14,12 @@ import type { Row } from "./table.ts";
 const IDENTIFIED = ["model", "adapter", "device", "batch"];
 
 /** Columns of a table of `generate` with so many sequences of a prompt, and beams. */
-export function generateColumns(numReturn: number, numBeams: number): ReportOptions["columns"] {
-  const columns = ["id", "finish_reason", "text", "error"];
+export function generateColumns(
+  numReturn: number,
+  numBeams: number,
+  echo: boolean,
+): ReportOptions["columns"] {
+  const columns = ["id", ...(echo ? ["prompt"] : []), "finish_reason", "text", "error"];
   if (numReturn > 1) columns.push("sequence");
   if (numBeams > 1) columns.push("score");
   return columns;

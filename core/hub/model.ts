@@ -100,7 +100,7 @@ async function resolveFolder(
   if (earlier && needsConfig && !earlier.missing.includes(CONFIG_FILE)) return earlier.folder;
   if (client.access.isOffline) {
     if (isWhole) return earlier.folder;
-    throw offline(model, cache, earlier);
+    throw await offline(model, cache, earlier);
   }
   if (isCommit(named.revision)) {
     const folder = cache.snapshot(named.revision);
@@ -247,11 +247,23 @@ async function earlierDownload(
   return { folder, missing: await missingOf(folder, named) };
 }
 
-function offline(model: string, cache: RepositoryCache, earlier?: EarlierDownload): Error {
+async function offline(
+  model: string,
+  cache: RepositoryCache,
+  earlier?: EarlierDownload,
+): Promise<Error> {
   const lack = earlier === undefined
     ? `no earlier download is in "${cache.cache}"`
     : `the earlier download lacks ${earlier.missing.map((name) => `"${name}"`).join(", ")}`;
+  const names = earlier
+    ? await Array.fromAsync(Deno.readDir(earlier.folder), ({ name }) => name)
+    : [];
+  const [base] = model.split(":");
+  const files = names.filter(isGgufName).sort().map((name) => `${base}:${name}`);
   return new EnvironmentError(`no such folder: "${model}", and HF_HUB_OFFLINE is set: ${lack}`, {
-    hints: ["unset HF_HUB_OFFLINE, or pass a local folder"],
+    hints: [
+      ...files.length > 0 ? [`name the file: ${files.join(", ")}`] : [],
+      "unset HF_HUB_OFFLINE, or pass a local folder",
+    ],
   });
 }

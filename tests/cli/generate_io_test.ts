@@ -1,5 +1,5 @@
 /** `parscale generate` as a black box: input, rows with errors, streams, files and signals. */
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import {
   assertFailed,
   assertRefused,
@@ -86,6 +86,28 @@ Deno.test("ids are echoed whatever they are, row numbers count rows", async () =
   const ids = ["x", undefined, [1, { b: 2 }]];
   const rows = await rowsOf(FEW, { stdin: jsonLines(...ids.map((id) => ({ id, prompt: "a" }))) });
   assertEquals(rows.map(({ id }) => id), ["x", 1, [1, { b: 2 }]]);
+});
+
+Deno.test("--echo repeats the prompt, --timings adds times to stats, in any format", async () => {
+  const stdin = jsonLines({ prompt: "a" }, { tokens: [5, 6] }, {
+    messages: [{ role: "user", content: "b" }],
+  });
+  const line = `generate --model ${CHAT_MODEL} --max-tokens 3`;
+  const plain = await rowsOf(line, { stdin });
+  const rows = await rowsOf(`${line} --echo --timings`, { stdin });
+  const asked = [{ prompt: "a" }, { prompt: [5, 6] }, {
+    messages: [{ role: "user", content: "b" }],
+  }];
+  for (const [i, { stats: { ttft_ms, tokens_per_s, ...stats }, ...row }] of rows.entries()) {
+    assertEquals({ ...row, stats }, { ...plain[i], ...asked[i] });
+    assert(ttft_ms >= 0 && tokens_per_s > 0 && ttft_ms / 1000 * tokens_per_s <= stats.new_tokens);
+  }
+  const csv = await succeed(`${line} --echo --format csv`, { stdin });
+  assertEquals(csv.split("\n")[0], "id,prompt,finish_reason,text,error");
+  const text = await succeed(`${line} --prompt 'once '`);
+  assertEquals(await succeed(`${line} --prompt 'once ' --echo`), `once ${text}`);
+  const chat = await succeed(`${line} --prompt b --chat --echo`);
+  assertStringIncludes(chat, "<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n");
 });
 
 Deno.test("a row the model cannot take gets an error, the others continue, exit 1", async () => {

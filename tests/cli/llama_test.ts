@@ -243,4 +243,6 @@ Deno.test("a file of the hub is named by its quantization or its name, and kept"
         ["tiny/gguf", "hint: name the file: tiny/gguf:tiny-Q8_0.gguf"],
       ] as const
     ) assertFailed(await run(name), 3, ...words);
+    const offline = await run("tiny/gguf", { HF_HUB_OFFLINE: "1" });
+    assertFailed(offline, 4, "hint: name the file: tiny/gguf:tiny-Q8_0.gguf");
   }, { type: "Q8_0" }));

@@ -46,6 +46,17 @@ Deno.test("a row has id, tokens, token_logprobs, loglikelihood and is_greedy", a
   assertEquals({ ...rows[3], id: 7 }, rows[2], "a text continues the start token");
 });
 
+Deno.test("--echo repeats the texts of a row", async () => {
+  const rows = await rowsOf(`${SCORE} --echo`, { stdin: ROWS });
+  const asked = rows.map(({ prompt, continuation, text }) => [prompt, continuation, text]);
+  const none = undefined;
+  assertEquals(asked, [[none, none, none], ["2+2= ", "4", none], ["", "once", none], [
+    none,
+    none,
+    "once",
+  ]]);
+});
+
 Deno.test("--stream-weights adds a row of shares per token; one stream has ones", async () => {
   const stdin = jsonLines({ tokens: [1, 2, 3] });
   for (const [model, P] of [[MODEL, 2], [PLAIN_MODEL, 1]] as const) {

@@ -211,6 +211,17 @@ export const command = defineCommand({
         "in a single run; `parscale merge` puts the JSON documents of all parts together.",
     },
     ...rowFlags,
+    echo: {
+      ...rowFlags.echo,
+      details: "Rows also have `prompt`, or `messages`; a text begins with its prompt.",
+    },
+    timings: {
+      type: "switch",
+      group: "Result",
+      summary: "Add times to the `stats` of each row",
+      details: "`ttft_ms`, from when the prompt is taken from the input to its first text, and " +
+        "`tokens_per_s`, its new tokens over all of its time. Of prompts in one batch times overlap.",
+    },
   },
   savesOnInterrupt: ({ out }) => out !== undefined && out !== "-",
 });

@@ -42,6 +42,8 @@ export interface GeneratePlan {
   readonly decoding: Decoding;
   /** Sequences computed together. */
   readonly batch: number;
+  /** True if rows tell how long they took. */
+  readonly timings: boolean;
   /** True if rows of an interrupted run are kept. */
   readonly resume: boolean;
 }
@@ -54,7 +56,7 @@ export async function plan(
 ): Promise<GeneratePlan> {
   const shard = parseShard(values.shard);
   requireFileForShard(shard, values.arguments[0]);
-  const { batch, resume, overwrite } = values;
+  const { batch, timings, resume, overwrite } = values;
   checkJournal({ out, resume, overwrite });
   await requireModel(values);
   const fixed = {
@@ -62,6 +64,7 @@ export async function plan(
     decoding: await decodingOf(values),
     shard,
     batch,
+    timings,
     resume,
   };
   const adapters = await Array.fromAsync(values.adapter, parseAdapter);

@@ -68,15 +68,20 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
     prompts: AsyncIterable<Prompt>,
     onPrefill = (done: number, total: number) => reading.update(done, total),
   ) {
-    for await (const event of speed.watch(sequences(plan, models, prompts, onPrefill))) {
+    const events = sequences(plan, models, speed.take(prompts), onPrefill);
+    for await (const event of speed.watch(events)) {
       reading.end();
       yield event;
     }
   };
+  const echo = ({ echo, tokens }: Prompt) =>
+    echo && "prompt" in echo && typeof echo.prompt === "string"
+      ? echo.prompt
+      : tokenizer?.decode(echo ? tokens : []) ?? "";
   const code = isText
     ? isOne
-      ? await streamText(answer(each(whole)), io, invocation)
-      : await showTexts(answer(each(whole)), whole.length === 1, io)
+      ? await streamText(answer(each(whole)), echo(whole[0]!), io, invocation)
+      : await showTexts(answer(each(whole)), echo, io, whole.length === 1)
     : await writeRows(plan, models, whole ?? prompts, answer, io, invocation);
   speed.report();
   return code;
@@ -158,20 +163,23 @@ async function* sequences(
   yield* failed;
 }
 
-/** Writes one prompt's continuation while it is produced. */
+/** Writes one prompt's continuation while it is produced, after `echo`. */
 async function streamText(
   events: AsyncIterable<SequenceEvent>,
+  echo: string,
   io: Io,
   { out, overwrite }: Invocation,
 ): Promise<number> {
   using sink = openSink(io, out, overwrite);
   const turns = new Turns();
   let last = "";
+  const write = (text: string) => {
+    last = text;
+    sink.write(sink.isTerminal ? visibleLines(text) : text);
+  };
+  write(echo);
   for await (const event of events) {
-    if (event.kind === "text") {
-      last = event.text;
-      sink.write(sink.isTerminal ? visibleLines(last) : last);
-    }
+    if (event.kind === "text") write(event.text);
     if (event.kind === "failed") throw event.error;
     await turns.give();
     io.interruption.throwIfAborted();
@@ -184,8 +192,9 @@ async function streamText(
 /** Writes several texts for a reader, in input order, each under a rule that names it. */
 async function showTexts(
   events: AsyncIterable<SequenceEvent>,
-  isOnePrompt: boolean,
+  echo: (prompt: Prompt) => string,
   io: Io,
+  isOnePrompt: boolean,
 ): Promise<number> {
   const paint = io.palette("stdout");
   const waiting = new Map<number, Exclude<SequenceEvent, { kind: "text" }>>();
@@ -198,7 +207,7 @@ async function showTexts(
   for await (const event of events) {
     if (event.kind !== "text") waiting.set(event.prompt.at, event);
     for (let ended; (ended = waiting.get(next)); waiting.delete(next++)) {
-      const { id } = ended.prompt;
+      const { prompt, prompt: { id } } = ended;
       if (ended.kind === "failed") {
         hasFailed = true;
         show(String(id), `error: ${failureOf(ended.error)}`);
@@ -206,7 +215,7 @@ async function showTexts(
         const { sequences } = ended;
         for (const [i, { text }] of sequences.entries()) {
           const place = sequences.length > 1 ? [`${i + 1} of ${sequences.length}`] : [];
-          show([...isOnePrompt ? [] : [id], ...place].join(", "), text ?? "");
+          show([...isOnePrompt ? [] : [id], ...place].join(", "), echo(prompt) + (text ?? ""));
         }
       }
     }
@@ -218,7 +227,7 @@ async function showTexts(
 
 /** Answers the prompts of this part that are not done; the number is the exit code. */
 async function writeRows(
-  { decoding: { numReturn, beams, jsonSchema }, prompts: { from }, shard, resume }: GeneratePlan,
+  plan: GeneratePlan,
   { session, adapters }: NamedSessions,
   prompts: readonly Prompt[] | AsyncIterable<Prompt>,
   answer: (
@@ -228,6 +237,8 @@ async function writeRows(
   io: Io,
   invocation: Invocation,
 ): Promise<number> {
+  const { decoding: { numReturn, beams, jsonSchema }, prompts: { from, echo }, shard, resume } =
+    plan;
   const { device } = session;
   const sessions = new Set([session, ...adapters.values()]);
   const model = () => Array.from(sessions, (one) => modelFingerprint(one.checkpoint)).join();
@@ -235,7 +246,7 @@ async function writeRows(
     schema: "parscale.generate/1",
     device,
     inputSha256: await hashInput(shard, from, invocation),
-    columns: generateColumns(numReturn, beams?.numBeams ?? 1),
+    columns: generateColumns(numReturn, beams?.numBeams ?? 1, echo),
     resume,
     identity: () => ({ model: model(), device, "json-schema": jsonSchema }),
   });
@@ -257,7 +268,7 @@ async function writeRows(
   for await (const event of answer(open(), onPrefill)) {
     const { at, ...input } = event.prompt;
     if (event.kind !== "text") {
-      rows.add(at, input, [resultOf(event, numReturn > 1)]);
+      rows.add(at, input, [resultOf(event, numReturn > 1, plan.timings)]);
       progress.update(++answered);
     }
     await rows.pause();
@@ -267,11 +278,17 @@ async function writeRows(
 }
 
 /** The row of a prompt, with a list of its sequences where there may be several. */
-function resultOf(event: Exclude<SequenceEvent, { kind: "text" }>, several: boolean) {
+function resultOf(
+  event: Exclude<SequenceEvent, { kind: "text" }>,
+  several: boolean,
+  timings: boolean,
+) {
   const { prompt, prompt: { id } } = event;
   if (event.kind === "failed") return { id, error: failureOf(event.error) };
-  const { sequences } = event, stats = statsOf(prompt, sequences);
-  return several ? { id, sequences, stats } : { id, ...sequences[0]!, stats };
+  const { sequences, timing } = event;
+  const stats = { ...statsOf(prompt, sequences), ...(timings && timing) };
+  const asked = { id, ...prompt.echo };
+  return several ? { ...asked, sequences, stats } : { ...asked, ...sequences[0]!, stats };
 }
 
 function statsOf(prompt: Prompt, sequences: readonly Sequence[]): Record<string, number> {

@@ -16,12 +16,20 @@ export interface Sequence {
   readonly score?: number;
 }
 
+/** Times of a prompt, from when it was taken from the input. */
+export interface Timing {
+  /** Milliseconds to its first text. */
+  readonly ttft_ms: number;
+  /** New tokens over all of its time. */
+  readonly tokens_per_s: number;
+}
+
 /** Event of a prompt, by its position in the input. */
 export type SequenceEvent =
   & { readonly prompt: Prompt }
   & (
     | { readonly kind: "text"; readonly text: string }
-    | { readonly kind: "done"; readonly sequences: readonly Sequence[] }
+    | { readonly kind: "done"; readonly sequences: readonly Sequence[]; readonly timing?: Timing }
     | { readonly kind: "failed"; readonly error: unknown }
   );
 

@@ -1,8 +1,15 @@
-/** Speed report of `generate -v`: loading, the first token, decoding, and peak memory. */
+/** Times of `generate`: of all for `-v`, with peak memory, and of each prompt for `--timings`. */
 import { peakMemory } from "../../../core/base/platform/mod.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText, grouped } from "../../output/units.ts";
-import type { SequenceEvent } from "./sequences.ts";
+import type { Prompt } from "../../input/prompts.ts";
+import type { Sequence, SequenceEvent, Timing } from "./sequences.ts";
+
+/** Times of a prompt that is not finished. */
+interface Times {
+  readonly taken: number;
+  first?: number;
+}
 
 /** Times a generation from the start of the command. */
 export class Speed {
@@ -11,6 +18,7 @@ export class Speed {
   #first: number | undefined;
   #promptTokens = 0;
   #newTokens = 0;
+  readonly #open = new Map<Prompt, Times>();
 
   /** To be made when the model is open. */
   constructor(private readonly io: Io, startedMs: number) {
@@ -18,16 +26,35 @@ export class Speed {
     this.#loadSeconds = (this.#began - startedMs) / 1000;
   }
 
-  /** Passes events on. */
+  /** Passes prompts on; their time begins. */
+  async *take(prompts: AsyncIterable<Prompt>): AsyncGenerator<Prompt> {
+    for await (const prompt of prompts) {
+      this.#open.set(prompt, { taken: this.io.system.now() });
+      yield prompt;
+    }
+  }
+
+  /** Passes events on; the one that ends a prompt gets its times. */
   async *watch(events: AsyncIterable<SequenceEvent>): AsyncGenerator<SequenceEvent> {
     for await (const event of events) {
-      this.#first ??= this.io.system.now();
-      if (event.kind === "done") {
-        this.#promptTokens += event.prompt.tokens.length;
-        for (const { tokens } of event.sequences) this.#newTokens += tokens.length;
-      }
-      yield event;
+      const { prompt, kind } = event, now = this.io.system.now();
+      this.#first ??= now;
+      const times = this.#open.get(prompt)!;
+      times.first ??= now;
+      if (kind !== "text") this.#open.delete(prompt);
+      yield kind === "done" ? { ...event, timing: this.#end(event, times, now) } : event;
     }
+  }
+
+  #end(
+    { prompt, sequences }: { readonly prompt: Prompt; readonly sequences: readonly Sequence[] },
+    { taken, first = taken }: Times,
+    now: number,
+  ): Timing {
+    const newTokens = sequences.reduce((sum, { tokens }) => sum + tokens.length, 0);
+    this.#promptTokens += prompt.tokens.length;
+    this.#newTokens += newTokens;
+    return { ttft_ms: first - taken, tokens_per_s: newTokens / ((now - taken) / 1000) };
   }
 
   /** Says how it went, under `-v`. */

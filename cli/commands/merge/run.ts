@@ -16,8 +16,8 @@ import type { command } from "./flags.ts";
 const COMMANDS = new Map([
   ["generate", {
     unitOf: (): unknown => 1,
-    columnsOf: ({ num_return, num_beams }: JsonObject) =>
-      generateColumns(Number(num_return), Number(num_beams)),
+    columnsOf: ({ num_return, num_beams, echo }: JsonObject) =>
+      generateColumns(Number(num_return), Number(num_beams), echo === true),
   }],
   ["score", {
     unitOf: ({ batch }: JsonObject) => batch,

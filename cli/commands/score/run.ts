@@ -1,5 +1,6 @@
 /** Carries out `parscale score`: batches of rows through the model, in input order. */
 import { DataError, UsageError } from "../../../core/base/errors.ts";
+import type { JsonObject } from "../../../core/base/files.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
 import { largestBatch } from "../../../core/generate/batch_size.ts";
 import { checkTokens } from "../../../core/generate/prefill.ts";
@@ -42,7 +43,8 @@ import type { command } from "./flags.ts";
 type ScoreValues = ValuesOf<typeof command>;
 
 /** Rows to score. */
-interface ScorePlan extends Pick<ScoreValues, "batch" | "streamWeights" | "resume" | "onError"> {
+interface ScorePlan
+  extends Pick<ScoreValues, "batch" | "streamWeights" | "resume" | "onError" | "echo"> {
   readonly model: ModelPlan;
   /** File of the rows; `-` is stdin. */
   readonly from: string;
@@ -55,14 +57,15 @@ export function plan(
   _io: unknown,
   { format, origins, out }: Invocation,
 ): ScorePlan {
-  const { arguments: [from = "-"], batch, streamWeights, resume, overwrite, onError } = values;
+  const { arguments: [from = "-"], batch, streamWeights, resume, overwrite, onError, echo } =
+    values;
   checkJournal({ out, resume, overwrite });
   const shard = parseShard(values.shard);
   requireFileForShard(shard, from);
   if (streamWeights && origins["stream-weights"] === "flag" && !format.startsWith("json")) {
     throw new UsageError("`--stream-weights` needs `--json` or `--jsonl`: no table has them");
   }
-  return { model: modelPlan(values), from, batch, streamWeights, shard, resume, onError };
+  return { model: modelPlan(values), from, batch, streamWeights, shard, resume, onError, echo };
 }
 
 /** Text of `--dry-run`. */
@@ -132,13 +135,13 @@ async function scoreRows(
   model: Session,
   rows: readonly InputRow[],
   name: string,
-  { streamWeights: weights, onError }: ScorePlan,
+  { streamWeights: weights, onError, echo }: ScorePlan,
   limit: number,
 ): Promise<Record<string, unknown>[]> {
   const results: Record<string, unknown>[] = [];
   const requests: { request: ScoreRequest; at: number }[] = [];
   for (const [at, row] of rows.entries()) {
-    results.push({ id: row.id });
+    results.push({ id: row.id, ...(echo && askedOf(row)) });
     const { value: encode, error } = await attempt(onError, () => readFields(row, model, name));
     if (!encode) {
       results[at]!.error = failureOf(error);
@@ -169,6 +172,12 @@ async function scoreRows(
     });
   }
   return results;
+}
+
+/** The texts of a row; ids are in every result. */
+function askedOf({ fields: { tokens, text, prompt, continuation } }: InputRow): JsonObject {
+  if (tokens !== undefined) return {};
+  return text === undefined ? { prompt, continuation } : { text };
 }
 
 function fieldsOf(score: Score, request: ScoreRequest): Record<string, unknown> {

@@ -202,9 +202,13 @@ function frameOf(
 /** `tokenizer_config.json` of the file: named tokens, and the chat template. */
 export function tokenizerConfig(metadata: Metadata): JsonObject {
   const tokens = tokensOf(metadata);
+  // Converters take Qwen's from its config.json; its tokenizers have none, and texts are scored without.
+  const isQwen = metadata.text(`${KEY}.pre`) === "qwen2";
   const named = Object.entries(ROLES).flatMap(([role, key]) => {
     const id = metadata.optionalInteger(`${KEY}.${key}_token_id`);
-    return id === undefined ? [] : [[`${role}_token`, textOf(metadata, tokens, id)]];
+    return id === undefined || isQwen && role === "bos"
+      ? []
+      : [[`${role}_token`, textOf(metadata, tokens, id)]];
   });
   const template = metadata.text("tokenizer.chat_template");
   const forTools = metadata.text("tokenizer.chat_template.tool_use");

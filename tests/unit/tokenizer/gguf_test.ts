@@ -57,6 +57,21 @@ Deno.test("a file without a tokenizer is told to become a folder with one", () =
     assertStringIncludes(hints.join(), "`parscale convert`");
   }));
 
+Deno.test("a beginning token that a converter took from Qwen's config.json is none of its tokenizer", () =>
+  withScratch(async (scratch) => {
+    const path = `${scratch}/model.gguf`;
+    await writeTinyFolder(`${scratch}/folder`, "llama");
+    const beginning = async (pre: string) => {
+      const metadata: Record<string, Entry> = {
+        "tokenizer.ggml.pre": ["string", pre],
+        "tokenizer.ggml.bos_token_id": ["u32", 64],
+      };
+      await writeGguf(path, `${scratch}/folder`, { metadata });
+      return (await openTokenizer(path)).namedTokens.bos_token;
+    };
+    assertEquals([await beginning("smollm"), await beginning("qwen2")], ["a", undefined]);
+  }));
+
 Deno.test("a file may have a template of its own for tools", () =>
   withScratch(async (scratch) => {
     const path = `${scratch}/model.gguf`;
