@@ -4,69 +4,46 @@
  * Beams are sequences of one batch. Where attention reads through a table the cells of a cache stay
  * where they are: beam b writes its next token into row b, nothing is written there again, and for every
  * beam the table says in which row each of its slots lies, in all layers and streams alike. Moving a
- * beam moves a row of the table. Elsewhere it moves the beam's rows in all P streams, as copies from one
- * cache into another.
+ * beam moves a row of the table. Elsewhere a beam has a row of its own, in all P streams: the first that
+ * continues another takes its row, and the others copy it into rows that no beam continues.
  *
- * The prompt lies in row 0 alone, and all tables begin by pointing there.
+ * The prompt lies in row 0 alone at first.
  */
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 
-/** A cache, and where it is read through one, the table for `ForwardInput.table`. */
+/** Keys and values as a step takes them. */
 export interface SelectedBeams {
   readonly cache: KvCache;
+  /** Row of each beam in the batch. */
+  readonly rows: readonly number[];
+  /** Rows of slots, for `ForwardInput.table`. */
   readonly table?: Int32Array;
 }
 
 /** Keys and values of beams. */
-export interface BeamCache extends Disposable {
-  /**
-   * Makes beam b continue beam `from[b]`, with `used` tokens so far and room for one more. Fewer can be
-   * open than there are beams; the others repeat beam 0 and are not read.
-   */
-  select(from: readonly number[], used: number): SelectedBeams;
-}
-
-/** Beams that all continue a prompt of `used` tokens, whose cache of one sequence is only read. */
-export function openBeamCache(
-  engine: Engine,
-  prompt: KvCache,
-  beams: number,
-  used: number,
-): BeamCache {
-  return engine.device.traits.pagedCache
-    ? new CacheTable(engine, prompt, beams, used)
-    : new CachePair(prompt, beams, used);
-}
-
-/** One cache whose cells are written once, and a table that is written at every step. */
-class CacheTable implements BeamCache {
+export abstract class BeamCache implements Disposable {
   #cache: KvCache;
-  /** [B, S]: the row of each slot of a beam; 0 behind the slots in use. */
-  #table: Int32Array;
 
+  /** Beams that all continue a prompt of `used` tokens, whose cache of one sequence is only read. */
   constructor(engine: Engine, prompt: KvCache, beams: number, used: number) {
     this.#cache = engine.createCache(beams, used + 1);
     this.#cache.copyFrom(prompt, [[0, 0]], used);
-    this.#table = new Int32Array(beams * this.#cache.capacity);
   }
 
-  select(from: readonly number[], used: number): SelectedBeams {
-    const { batch: beams, capacity } = this.#cache;
-    if (capacity < used + 1) this.#grow(used);
-    const next = new Int32Array(beams * this.#cache.capacity);
-    for (let b = 0; b < beams; b++) {
-      const source = (from[b] ?? 0) * capacity;
-      const target = b * this.#cache.capacity;
-      next.set(this.#table.subarray(source, source + used), target);
-      next[target + used] = b; // where this step writes
-    }
-    this.#table = next;
-    return { cache: this.#cache, table: next };
+  protected get cache(): KvCache {
+    return this.#cache;
   }
 
-  /** Rows keep their places: beams may have cells in each other's. */
-  #grow(used: number): void {
+  /**
+   * Makes beam b continue beam `from[b]`, with `used` tokens so far and room for one more. Fewer can be
+   * open than there are beams; the others have rows that are not read.
+   */
+  abstract select(from: readonly number[], used: number): SelectedBeams;
+
+  /** Makes room for one more token than `used`; rows keep their places. */
+  protected reserve(used: number): void {
+    if (this.#cache.capacity > used) return;
     const rows = Array.from({ length: this.#cache.batch }, (_, b) => b);
     const larger = this.#cache.rearranged(rows, used + 1, used);
     this[Symbol.dispose]();
@@ -78,31 +55,56 @@ class CacheTable implements BeamCache {
   }
 }
 
-/** Two caches used in turn: the beams of one step are copied from those of the step before. */
-class CachePair implements BeamCache {
-  #current: KvCache;
-  #spare: KvCache | undefined;
+/** Opens the cache of a search in the way of the device. */
+export function openBeamCache(
+  engine: Engine,
+  prompt: KvCache,
+  beams: number,
+  used: number,
+): BeamCache {
+  const Kind = engine.device.traits.pagedCache ? CacheTable : CacheRows;
+  return new Kind(engine, prompt, beams, used);
+}
 
-  constructor(prompt: KvCache, private readonly beams: number, used: number) {
-    this.#current = prompt.rearranged(new Array(beams).fill(0), used + 1, used);
-  }
+/** Cells are written once, and a table at every step. */
+class CacheTable extends BeamCache {
+  /** [B, S]: the row of each slot of a beam; 0 behind the slots in use. */
+  #table = new Int32Array(this.cache.batch * this.cache.capacity);
 
   select(from: readonly number[], used: number): SelectedBeams {
-    const sources = Array.from({ length: this.beams }, (_, b) => from[b] ?? 0);
-    const grows = this.#current.capacity < used + 1;
-    const stays = !grows && sources.every((source, b) => source === b);
-    if (stays) return { cache: this.#current };
-    let target = this.#spare;
-    if (grows || !target) target = this.#current.rearranged(sources, used + 1, used);
-    else target.copyFrom(this.#current, sources.map((source, b) => [source, b]), used);
-    if (grows) this[Symbol.dispose]();
-    this.#spare = grows ? undefined : this.#current;
-    this.#current = target;
-    return { cache: target };
+    const { batch: beams, capacity } = this.cache;
+    this.reserve(used);
+    const { cache } = this;
+    const table = new Int32Array(beams * cache.capacity);
+    const rows = Array.from({ length: beams }, (_, b) => b);
+    for (const b of rows) {
+      const source = (from[b] ?? 0) * capacity, target = b * cache.capacity;
+      table.set(this.#table.subarray(source, source + used), target);
+      table[target + used] = b; // where this step writes
+    }
+    this.#table = table;
+    return { cache, rows, table };
   }
+}
 
-  [Symbol.dispose](): void {
-    this.#current[Symbol.dispose]();
-    this.#spare?.[Symbol.dispose]();
+/** Every beam has a row of its own. */
+class CacheRows extends BeamCache {
+  #rows: readonly number[] = Array.from({ length: this.cache.batch }, (_, b) => b);
+
+  select(from: readonly number[], used: number): SelectedBeams {
+    this.reserve(used);
+    const { cache } = this;
+    const sources = from.map((beam) => this.#rows[beam]!);
+    const free = [...new Set(this.#rows).difference(new Set(sources))];
+    const copies: [source: number, target: number][] = [];
+    const rows = sources.map((source, b) => {
+      if (sources.indexOf(source) === b) return source;
+      const target = free.pop()!;
+      copies.push([source, target]);
+      return target;
+    });
+    cache.copyFrom(cache, copies, used);
+    this.#rows = [...rows, ...free];
+    return { cache, rows: this.#rows };
   }
 }

@@ -124,10 +124,11 @@ export async function beamSearch(
     }
     open = next.map(({ hypothesis }) => hypothesis);
     const used = prompt.length + length - 1;
-    const { cache, table } = caches.select(next.map(({ from }) => from), used);
-    const rows = Array.from({ length: beams }, (_, b) => b);
+    const { cache, rows, table } = caches.select(next.map(({ from }) => from), used);
+    const ids: number[][] = [];
+    for (const [b, row] of rows.entries()) ids[row] = [(open[b] ?? open[0]!).tokens.at(-1)!];
     outputs = await engine.forward(cache, {
-      ids: rows.map((b) => [(open[b] ?? open[0]!).tokens.at(-1)!]),
+      ids,
       start: rows.map(() => used),
       select: rows,
       table,

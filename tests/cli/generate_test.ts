@@ -233,4 +233,6 @@ Deno.test("-v tells load time, first token, rates and peak memory", async () => 
     /^loaded in [\d.]+ s; first text after [\d.]+ s; \d+ prompt tokens, [\d,]+ tok\/s; 4 new tokens, [\d,]+ tok\/s; peak memory [\d.]+ MB$/m,
   );
   assertMatch(stderr, /^generate took [\d.]+ s$/m);
+  const beams = await runParscale(`${GENERATE} --prompt a --max-tokens 4 --num-beams 2 -v`);
+  assertMatch(beams.stderr, /; \d+ prompt tokens; 4 new tokens, /);
 });

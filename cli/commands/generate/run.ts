@@ -51,7 +51,7 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
   // Beside the tokenizer; of several adapters the rows say which engine is needed.
   if (!plan.resume && models.adapters.size <= 1) session.engine.preload();
   const tokenizer = await openFor(plan.decoding, session, io);
-  const speed = new Speed(io, invocation.startedMs);
+  const speed = new Speed(io, invocation.startedMs, plan.decoding.beams !== undefined);
   const prompts = readPrompts(plan.prompts, io, session);
   const { format } = invocation;
   const whole = format === "jsonl" || format === "csv" ? undefined : await Array.fromAsync(prompts);

@@ -20,8 +20,8 @@ export class Speed {
   #newTokens = 0;
   readonly #open = new Map<Prompt, Times>();
 
-  /** To be made when the model is open. */
-  constructor(private readonly io: Io, startedMs: number) {
+  /** To be made when the model is open; the text of a `search` over beams comes at its end alone. */
+  constructor(private readonly io: Io, startedMs: number, private readonly search: boolean) {
     this.#began = io.system.now();
     this.#loadSeconds = (this.#began - startedMs) / 1000;
   }
@@ -68,8 +68,11 @@ export class Speed {
     this.io.detail([
       `loaded in ${seconds(this.#loadSeconds)}`,
       `first text after ${seconds(ttft)}`,
-      `${grouped(this.#promptTokens)} prompt tokens, ${rate(this.#promptTokens, ttft)}`,
-      `${grouped(this.#newTokens)} new tokens, ${rate(this.#newTokens, decode || total)}`,
+      `${grouped(this.#promptTokens)} prompt tokens` +
+      (this.search ? "" : `, ${rate(this.#promptTokens, ttft)}`),
+      `${grouped(this.#newTokens)} new tokens, ${
+        rate(this.#newTokens, this.search ? total : decode || total)
+      }`,
       ...(peak === null ? [] : [`peak memory ${bytesText(peak)}`]),
     ].join("; "));
   }

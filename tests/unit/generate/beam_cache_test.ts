@@ -33,9 +33,14 @@ function write(engine: Engine, cache: KvCache, row: number, slot: number, token:
 }
 
 /** The tokens of a beam, as attention finds them. */
-function read(engine: Engine, { cache, table }: SelectedBeams, b: number, used: number): number[] {
+function read(
+  engine: Engine,
+  { cache, rows, table }: SelectedBeams,
+  b: number,
+  used: number,
+): number[] {
   return Array.from({ length: used }, (_, slot) => {
-    const row = table ? table[b * cache.capacity + slot]! : b;
+    const row = table ? table[b * cache.capacity + slot]! : rows[b]!;
     const found = [...cells(engine, cache, row, slot)]
       .map(({ data, at, stream }) => (data[at]! - stream) / 8);
     assertEquals(new Set(found).size, 1, "the same token in every tensor and stream");
@@ -53,16 +58,17 @@ for (const Kind of [CpuDevice, PagingDevice]) {
     using caches = openBeamCache(engine, prompt, BEAMS, PROMPT);
     const random = new RandomStream(1, "beams");
     const start = Array.from({ length: PROMPT }, (_, slot) => slot + 1);
-    let beams = Array.from({ length: BEAMS }, () => start);
+    let beams = [start];
     const capacities = new Set<number>();
     for (let step = 0; step < STEPS; step++) {
       const used = PROMPT + step;
-      const open = step % 5 === 4 ? 2 : BEAMS; // the others are not read, and continue beam 0
-      const from = Array.from({ length: open }, () => random.integer(BEAMS));
+      const open = step % 5 === 4 ? 2 : BEAMS; // the others are not read
+      const from = Array.from({ length: open }, () => random.integer(beams.length));
       const selected = caches.select(from, used);
       capacities.add(selected.cache.capacity);
-      beams = beams.map((_, b) => [...beams[from[b] ?? 0]!, PROMPT + step * BEAMS + b + 1]);
-      beams.forEach((tokens, b) => write(engine, selected.cache, b, used, tokens[used]!));
+      beams = from.map((of, b) => [...beams[of]!, PROMPT + step * BEAMS + b + 1]);
+      const { cache, rows } = selected;
+      beams.forEach((tokens, b) => write(engine, cache, rows[b]!, used, tokens[used]!));
       beams.forEach((tokens, b) => assertEquals(read(engine, selected, b, used + 1), tokens));
     }
     assert(capacities.size > 1);
