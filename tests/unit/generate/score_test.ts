@@ -1,9 +1,18 @@
 /** Scoring: company, padding and chunks change nothing but the last bits. */
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertAlmostEquals,
+  assertEquals,
+  assertRejects,
+  assertStringIncludes,
+  assertThrows,
+} from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { DataError, NumericalError } from "../../../core/base/errors.ts";
+import { RandomStream } from "../../../core/base/random.ts";
 import { largestBatch } from "../../../core/generate/batch_size.ts";
 import { Engine } from "../../../core/generate/engine.ts";
+import { tokenLogprobs } from "../../../core/generate/logprobs.ts";
 import { SCORE_CHUNK, scoreBatch, type ScoreRequest } from "../../../core/generate/score.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { largest, logitsOf, prompt } from "../../device/engines.ts";
@@ -110,4 +119,19 @@ Deno.test("the batch that fits a limit counts the logits of every token that is 
   const batchOf = (limit: number) =>
     largestBatch(engine, { use: "score", most: 8, slots: 512, limit });
   assertEquals([batchOf(totalBytes), batchOf(totalBytes - 1)], [8, 4]);
+});
+
+Deno.test("log-probabilities on the host are exact to eleven digits; NaN and infinity are refused", () => {
+  const random = new RandomStream(1, "logits");
+  for (const spread of [0, 1, 30]) {
+    const logits = Float32Array.from({ length: 5000 }, () => spread * (random.uniform() - 0.5));
+    logits[7] = -Infinity;
+    const sum = logits.reduce((sum, x) => sum + Math.exp(x - logits[0]!), 0);
+    const { logprob } = tokenLogprobs(logits, 0, 0);
+    assertAlmostEquals(logprob, -Math.log(sum), 1e-11);
+    for (const bad of [NaN, Infinity]) {
+      logits[7] = bad;
+      assertThrows(() => tokenLogprobs(logits, 0, 0), NumericalError);
+    }
+  }
 });
