@@ -35,6 +35,13 @@ const EXPORT_FILES = new RegExp(
   `^(export\\.json|README\\.md|(prefill|decode)\\.onnx|weights\\.bin|${COMPANIONS})$`,
 );
 
+const TIME = "\\d{4}-\\d\\d-\\d\\dT\\d\\d-\\d\\d-\\d\\d\\.\\d{6}";
+
+/** Files of an evaluation in the layout of lm-evaluation-harness. */
+export const HARNESS_FILES = new RegExp(
+  `^\\.?(results_${TIME}\\.json|samples_\\w+_${TIME}\\.jsonl)$`,
+);
+
 const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
   checkpoint: {
     name: "a checkpoint",
@@ -56,7 +63,10 @@ const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
   evaluation: {
     name: "an evaluation",
     marks: [/^\.lock$/],
-    files: /^(\.lock|\.?(config\.json|(samples|scores|stats)\.jsonl|results\.json))$/,
+    files: new RegExp(
+      "^(\\.lock|\\.?(config\\.json|(samples|scores|stats)\\.jsonl|results\\.json))$|" +
+        HARNESS_FILES.source,
+    ),
   },
   export: { name: "an export", marks: [/^export\.json$/], files: EXPORT_FILES },
 };

@@ -134,6 +134,17 @@ const resultFlags = flagGroup("Result", {
       "Run the same command again to resume after an interruption: rows in samples.jsonl are " +
       "not run twice.",
   },
+  "log-format": {
+    type: "choice",
+    choices: ["parscale", "harness"],
+    default: "parscale",
+    requires: ["out"],
+    conflictsWith: ["predict-only"],
+    summary: "Layout of the files in --out",
+    details:
+      "harness adds results_DATE.json and samples_TASK_DATE.jsonl, as lm-evaluation-harness " +
+      "writes them with --log_samples, for tools that read these.",
+  },
   resume: {
     type: "switch",
     configurable: false,

@@ -29,7 +29,14 @@ type SamplingPlan = Pick<
 export interface ScoringPlan extends
   Pick<
     EvalValues,
-    "out" | "overwrite" | "resume" | "allowCodeExecution" | "sandbox" | "sanitize" | "preset"
+    | "out"
+    | "overwrite"
+    | "resume"
+    | "logFormat"
+    | "allowCodeExecution"
+    | "sandbox"
+    | "sanitize"
+    | "preset"
   > {
   readonly bounds: readonly Bound[];
 }
@@ -87,7 +94,7 @@ const ROWS = ["data", "limit", "ids", "shots", "shard", "exclude-self", "chat", 
 
 /** Flags of scoring answers that are there. */
 const SCORING = [
-  ...["score", "tasks", "out", "overwrite", "fail-under"],
+  ...["score", "tasks", "out", "overwrite", "log-format", "fail-under"],
   ...["allow-code-execution", "sandbox", "sanitize"],
 ];
 
@@ -198,9 +205,13 @@ function modelOf({ model, ...values }: EvalValues): ModelPlan | undefined {
 }
 
 function scoringPlan(values: EvalValues, tasks: readonly Task[]): ScoringPlan {
-  const { out, overwrite, resume, allowCodeExecution, sandbox, sanitize, preset } = values;
+  const { out, overwrite, resume, logFormat, preset } = values;
+  const { allowCodeExecution, sandbox, sanitize } = values;
   const bounds = parseBounds(values.failUnder, tasks);
-  return { out, overwrite, resume, allowCodeExecution, sandbox, sanitize, preset, bounds };
+  return {
+    ...{ out, overwrite, resume, logFormat, preset, bounds },
+    ...{ allowCodeExecution, sandbox, sanitize },
+  };
 }
 
 /** Flags that decide which rows are asked and how. */

@@ -52,7 +52,7 @@ export async function run(plan: EvalPlan, io: Io, invocation: Invocation): Promi
 
 /** Answers what is missing, then scores all. */
 async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Promise<number> {
-  const { out, preset, bounds } = plan;
+  const { out, preset, bounds, logFormat } = plan;
   // Loads the engine, which no other task of `eval` needs.
   const { answer, identityOf, prepareModel, requireModel } = await import("./answer.ts");
   const asked = requireModel(plan);
@@ -79,6 +79,9 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
     io,
     invocation,
     folder,
+    logged: logFormat === "harness"
+      ? { prepared, samples, render: plan.rows.chat ? model.render : undefined }
+      : undefined,
     model: {
       fingerprint: model.fingerprint,
       device: session.device,
@@ -92,7 +95,7 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
 
 /** Scores samples that exist already. */
 async function scoreFile(plan: ScorePlan, io: Io, invocation: Invocation): Promise<number> {
-  const { out, preset, bounds } = plan;
+  const { out, preset, bounds, logFormat } = plan;
   const { prepared, leftOut } = await prepareAvailable(plan.rows, io);
   const samples = await readSampleFile(plan.samples, prepared, io);
   const identity = { scored: plan.samples, tasks: prepared.map(({ task }) => task.name) };
@@ -100,7 +103,19 @@ async function scoreFile(plan: ScorePlan, io: Io, invocation: Invocation): Promi
   await using tools = new Tools(plan, io);
   const scores = await scoreSamples(prepared, samples, tools, watchOf(io), folder);
   const facts = await factsOf(prepared, tools);
-  return await report(facts, scores, { leftOut, preset, bounds, io, invocation, folder });
+  // Without the model there is no template: a conversation is logged as its messages.
+  const render = (messages: unknown) => Promise.resolve(JSON.stringify(messages));
+  return await report(facts, scores, {
+    leftOut,
+    preset,
+    bounds,
+    io,
+    invocation,
+    folder,
+    logged: logFormat === "harness"
+      ? { prepared, samples, render: plan.rows.chat ? render : undefined }
+      : undefined,
+  });
 }
 
 /** Writes the folders of all shards as one. */

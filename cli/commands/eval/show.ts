@@ -10,6 +10,7 @@ import {
   requestsOf,
 } from "../../../core/eval/harness/documents.ts";
 import { type EvalFolder, requireUsable } from "../../../core/eval/harness/eval_folder.ts";
+import { harnessFiles, type HarnessRun } from "../../../core/eval/harness/harness_files.ts";
 import { mergeParts } from "../../../core/eval/harness/merge.ts";
 import type { LeftOut, PreparedTask } from "../../../core/eval/harness/prepare.ts";
 import {
@@ -301,13 +302,15 @@ const SCHEMA = "parscale.eval/1";
 export async function report(
   facts: readonly TaskFacts[],
   scores: readonly DocumentScore[],
-  { leftOut = [], preset, bounds, io, invocation, folder, model, stats }: {
+  { leftOut = [], preset, bounds, io, invocation, folder, logged, model, stats }: {
     readonly leftOut?: readonly LeftOut[];
     readonly preset: string | undefined;
     readonly bounds: readonly Bound[];
     readonly io: Io;
     readonly invocation: Invocation;
     readonly folder: EvalFolder | undefined;
+    /** Written to the folder in the layout of the harness, too. */
+    readonly logged?: Pick<HarnessRun, "prepared" | "samples" | "render"> | undefined;
     readonly model?: Asked;
     readonly stats?: AnsweringStats;
   },
@@ -326,6 +329,13 @@ export async function report(
   };
   const head = { schema: SCHEMA, device: model?.device };
   const duration = io.system.now() - invocation.startedMs;
+  if (logged) {
+    const { config, startedAt } = invocation, { batch, limit } = config;
+    const about = { batch_size: batch, device: model?.device, limit };
+    const name = model && String(config.model);
+    const run = { ...logged, scores, startedAt, model: name, config: about };
+    await folder?.writeHarnessFiles(harnessFiles(run));
+  }
   await folder?.finish(scores, buildDocument(invocation, head, duration, object));
   const value = { key: "value", digits: 4, error: "stderr" };
   const columns = ["task", "version", "shots", "rows", "metric", value];

@@ -31,6 +31,7 @@ export interface Document {
   readonly id: number;
   /** Subject or the like; empty where the task has no parts. */
   readonly group: string;
+  readonly row: Row;
   readonly question: Question;
   readonly shots: readonly Question[];
 }
@@ -82,7 +83,7 @@ export function* documentsOf(
     const group = task.groupOf?.(row) ?? "";
     const shots = draw(row, group);
     if (!chosen.has(id)) continue;
-    yield { task, id, group, question: task.read(row), shots: shots.map((shot) => shot()) };
+    yield { task, id, group, row, question: task.read(row), shots: shots.map((shot) => shot()) };
   }
 }
 

@@ -6,6 +6,7 @@
  *     scores.jsonl    one line per row: its metrics; while programs are run, those done so far
  *     stats.jsonl     time and memory of every run so far, the last line of a run counts
  *     results.json    means with standard errors; there once all is scored
+ *     results_*.json, samples_*_*.jsonl   the same for readers of lm-evaluation-harness, if asked for
  *     .lock           held by the process at work
  *
  * Whatever ends a run, the lines written before stay, and the next run of the same evaluation continues
@@ -24,8 +25,8 @@ import {
 } from "../../base/files.ts";
 import { writeAllSync } from "../../base/write_all.ts";
 import { rename } from "../../base/platform/rename.ts";
-import { requireOurs } from "../../checkpoint/our_files.ts";
-import { jsonText, writeText } from "../../checkpoint/write.ts";
+import { HARNESS_FILES, requireOurs } from "../../checkpoint/our_files.ts";
+import { jsonText, writeLines } from "../../checkpoint/write.ts";
 import { DataError, UsageError } from "../../base/errors.ts";
 import type { DocumentScore } from "./results.ts";
 import {
@@ -54,6 +55,12 @@ export interface RunStats {
   readonly peak_rss_bytes: number | null;
 }
 
+/** A file and its lines, which may be made as they are written. */
+export interface TextFile {
+  readonly name: string;
+  readonly lines: Iterable<string> | AsyncIterable<string>;
+}
+
 /** A folder in use by this process. */
 export class EvalFolder implements Disposable {
   readonly #appending = new Map<string, Deno.FsFile>();
@@ -79,7 +86,8 @@ export class EvalFolder implements Disposable {
         for (const name of [SAMPLES, SCORES, STATS, RESULTS]) {
           await removeIfExists(join(path, name));
         }
-        await folder.#replace(CONFIG, jsonText({ schema: SCHEMA, ...identity }));
+        await folder.#removeHarnessFiles();
+        await folder.#replace(CONFIG, [jsonText({ schema: SCHEMA, ...identity })]);
       }
       return folder;
     } catch (error) {
@@ -120,11 +128,16 @@ export class EvalFolder implements Disposable {
     this.#append(SCORES, score);
   }
 
+  /** Writes files in the layout of the harness, in place of those of an earlier run. */
+  async writeHarnessFiles(files: readonly TextFile[]): Promise<void> {
+    await this.#removeHarnessFiles();
+    for (const { name, lines } of files) await this.#replace(name, lines);
+  }
+
   /** Writes the metrics of all rows, and the results last: a folder with results is complete. */
   async finish(scores: readonly unknown[], results: unknown): Promise<void> {
-    const lines = scores.map((score) => JSON.stringify(score) + "\n").join("");
-    await this.#replace(SCORES, lines);
-    await this.#replace(RESULTS, jsonText(results));
+    await this.#replace(SCORES, scores.map((score) => JSON.stringify(score) + "\n"));
+    await this.#replace(RESULTS, [jsonText(results)]);
   }
 
   [Symbol.dispose](): void {
@@ -155,10 +168,16 @@ export class EvalFolder implements Disposable {
     }
   }
 
-  async #replace(name: string, text: string): Promise<void> {
+  async #replace(name: string, lines: TextFile["lines"]): Promise<void> {
     const partial = join(this.path, `.${name}`);
-    await writeText(partial, text);
+    await writeLines(partial, lines);
     await rename(partial, join(this.path, name));
+  }
+
+  async #removeHarnessFiles(): Promise<void> {
+    for await (const { name } of Deno.readDir(this.path)) {
+      if (HARNESS_FILES.test(name)) await removeIfExists(join(this.path, name));
+    }
   }
 
   async #requireSame(identity: JsonObject): Promise<void> {

@@ -111,7 +111,7 @@ function warnAboutModules({ name }: Task, scores: readonly DocumentScore[], watc
 }
 
 /** Samples of each document in their order; refuses those of other prompts and of unknown rows. */
-function answersByDocument(
+export function answersByDocument(
   task: Task,
   documents: readonly PlannedDocument[],
   samples: readonly Sample[],

@@ -4,6 +4,7 @@ import { DataError } from "../../../core/base/errors.ts";
 import type { Document } from "../../../core/eval/harness/documents.ts";
 import type { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
 import type { DocumentScore } from "../../../core/eval/harness/results.ts";
+import { Row } from "../../../core/eval/harness/row.ts";
 import type { Sample } from "../../../core/eval/harness/samples.ts";
 import { scoreSamples, type Watch } from "../../../core/eval/harness/score.ts";
 import {
@@ -15,6 +16,7 @@ import { taskOf } from "../../../core/eval/tasks/mod.ts";
 import { PROBLEM } from "./sandbox_problem.ts";
 
 const TASK = taskOf("sciq")!;
+const ROW = new Row({}, "row 1");
 
 function watchWith(interruption: AbortSignal, warnings: string[] = []): Watch {
   return {
@@ -29,7 +31,7 @@ async function scored(samples: readonly Partial<Sample>[]): Promise<unknown[]> {
   const warnings: string[] = [];
   const question = choiceQuestion("Which?", ["a", "b"], 1);
   const documents = [0, 1].map((id) => {
-    const document: Document = { task: TASK, id, group: "", question, shots: [] };
+    const document: Document = { task: TASK, id, group: "", row: ROW, question, shots: [] };
     return { document, requests: [], hash: `prompt ${id}` };
   });
   const scores = await scoreSamples(
@@ -60,7 +62,7 @@ Deno.test("scores are kept while the samples, their question and the way of scor
   let graded = 0;
   const grader = { grade: () => Promise.resolve({ base: "pass", plus: "pass", graded: graded++ }) };
   const run = async (sanitize: boolean, question: OpenQuestion) => {
-    const document: Document = { task, id: 0, group: "", question, shots: [] };
+    const document: Document = { task, id: 0, group: "", row: ROW, question, shots: [] };
     await scoreSamples(
       [{ task, shots: 0, documents: [{ document, requests: [], hash: "" }], files: [], rows: 1 }],
       [{ task: "humaneval", doc_id: 0, sample: 0, solution: "pass" }],
@@ -89,7 +91,7 @@ function keepingFolder(): EvalFolder {
 Deno.test("an interruption while the sandbox is being opened ends grading before any program runs", async () => {
   const task = taskOf("humaneval")!;
   const question = { text: "", answer: "", target: PROBLEM };
-  const document: Document = { task, id: 0, group: "", question, shots: [] };
+  const document: Document = { task, id: 0, group: "", row: ROW, question, shots: [] };
   const controller = new AbortController();
   const graded: string[] = [];
   const grader = {
