@@ -84,6 +84,8 @@ export class CpuDevice extends HostDevice implements Device {
     const api = onnxApi();
     this.#api = api;
     this.threads = threads;
+    // Until the copies that a session packs are free; two sessions with copies would take the most memory.
+    let packing: Promise<void> | undefined;
     this.#pool = new SessionPool(
       { matrices, target: CPU_TARGET, readsFiles: true, heldBytes },
       ({ lowered, weights, isPart, fixedSizes }, folder) => {
@@ -96,7 +98,14 @@ export class CpuDevice extends HostDevice implements Device {
           if (isPart) api.shareArena(options, { exactly: false });
         };
         const memory = new WeightMemory(api, weights, matrices);
-        return Session.openLater(api, { lowered, weights: memory, folder, configure });
+        const turn = () => memory.holdsCopies ? packing : undefined;
+        const source = { lowered, weights: memory, folder, configure, turn };
+        const opening = Session.openLater(api, source);
+        if (memory.holdsCopies) {
+          const end = () => packing === own ? packing = undefined : undefined;
+          const own: Promise<void> = packing = opening.then(end, end);
+        }
+        return opening;
       },
     );
     this.#values = new FinalizationRegistry((handle) => api.release("Value", handle));

@@ -8,12 +8,14 @@ import { tensorBytes } from "../../../core/graph/types.ts";
 import { buildForward } from "../../../core/model/forward.ts";
 import { buildLoss } from "../../../core/model/loss.ts";
 import { openModel } from "../../../core/session/open.ts";
+import { OnnxApi } from "../../../core/runtime/onnxruntime/capi/capi.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { lowers } from "../../../core/runtime/onnxruntime/lowering/lower.ts";
 import { CPU_TARGET } from "../../../core/runtime/onnxruntime/lowering/rules.ts";
 import { partsOf } from "../../../core/runtime/onnxruntime/session/chain.ts";
 import { shapeOf } from "../../gpu/shapes.ts";
 
+const FOLDER = fileURLToPath(new URL("../../../fixtures/models/tiny-qwen2", import.meta.url));
 const CONFIG = shapeOf("0.5B", 4);
 
 function forward(tokens: number): Program {
@@ -79,10 +81,33 @@ Deno.test("the plan of a model in parts holds each weight and each state once", 
 });
 
 Deno.test("a model opens in parts, or whole where they would leave their arena to training", async () => {
-  const folder = fileURLToPath(new URL("../../../fixtures/models/tiny-qwen2", import.meta.url));
   for (const [splitAbove, count] of [[64, 2], [Infinity, 1]] as const) {
-    using session = await openModel(folder, { device: "cpu", threads: 2, splitAbove });
+    using session = await openModel(FOLDER, { device: "cpu", threads: 2, splitAbove });
     await session.complete("a", { maxTokens: 1 });
     assertEquals((session.engine.device as CpuDevice).sessionCount, count);
+  }
+});
+
+Deno.test("copies of weights are packed half by half, weights of a file at once", async () => {
+  const { sessionLater } = OnnxApi.prototype;
+  let open = 0, most = 0;
+  OnnxApi.prototype.sessionLater = async function (...args) {
+    most = Math.max(most, ++open);
+    try {
+      return await sessionLater.apply(this, args);
+    } finally {
+      open--;
+    }
+  };
+  try {
+    for (const [quantize, expected] of [["q8", 1], [undefined, 2]] as const) {
+      most = 0;
+      const options = { device: "cpu", threads: 2, splitAbove: 64, quantize } as const;
+      using session = await openModel(FOLDER, options);
+      await session.complete("a", { maxTokens: 1 });
+      assertEquals(most, expected, quantize);
+    }
+  } finally {
+    OnnxApi.prototype.sessionLater = sessionLater;
   }
 });

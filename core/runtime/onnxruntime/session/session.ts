@@ -28,6 +28,8 @@ export interface SessionSource {
   readonly folder?: string | undefined;
   /** Says on what the session runs, and how. */
   configure(options: Handle): void;
+  /** Asked once the weights are given: packing begins when this is over. */
+  turn?(): Promise<void> | undefined;
 }
 
 /** A session and what it needs to stay alive. */
@@ -45,6 +47,8 @@ export class Session {
   static async openLater(api: OnnxApi, source: SessionSource): Promise<Session> {
     using owned = new DisposableStack();
     const options = optionsOf(api, source, owned);
+    const turn = source.turn?.();
+    if (turn) await turn;
     const handle = await api.sessionLater(source.lowered.bytes, options);
     return Session.#loaded(api, handle, source, owned);
   }

@@ -82,6 +82,11 @@ export class WeightMemory implements Initializers {
     return value;
   }
 
+  /** True if some weights are copies that `loaded` frees. */
+  get holdsCopies(): boolean {
+    return this.#packed.length > 0;
+  }
+
   /** Returns what packing has made superfluous. */
   loaded(): void {
     for (const map of this.#packed.splice(0)) map.unmap();
