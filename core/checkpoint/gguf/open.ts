@@ -29,28 +29,25 @@ export interface GgufModel {
 /** Opens a model; reads no weights. */
 export function openGguf(path: string, first: GgufHead = readGgufHead(path)): GgufModel {
   const head = withShards(path, first);
-  const configJson = configOf(head);
+  const config = configOf(head), found = tensorsOf(head, config);
   const { bos_token_id, eos_token_id } = hasTokenizer(head.metadata)
     ? generationConfig(head.metadata)
     : {};
-  const found = tensorsOf(head, configJson);
-  return {
-    configJson: { ...configJson, bos_token_id, eos_token_id },
-    found,
-    files: ggufFiles(path, first),
-  };
+  const configJson = { ...config, bos_token_id, eos_token_id };
+  return { configJson, found, files: ggufFiles(path, first, () => configJson) };
 }
 
 /** The files that a folder would have beside its weights. */
 export function ggufFiles(
   path: string,
   head: GgufHead = readGgufHead(path),
+  configJson = () => openGguf(path, head).configJson,
 ): Omit<ModelFiles, "json"> {
   const { metadata } = head;
   const text = (text: string) => new TextEncoder().encode(text);
   const json = (value: JsonObject) => text(JSON.stringify(value, null, 2) + "\n");
   const files: Readonly<Record<string, () => Uint8Array<ArrayBuffer>>> = {
-    "config.json": () => json(openGguf(path, head).configJson),
+    "config.json": () => json(configJson()),
     ...(hasTokenizer(metadata)
       ? {
         "tokenizer.json": () => tokenizerJson(metadata),
