@@ -139,6 +139,21 @@ function sixBits(values: Float32Array): Uint8Array {
   return out;
 }
 
+/** Q4_K whose groups of 32 have one scale and one minimum. */
+function fourBits(values: Float32Array): Uint8Array {
+  const out = new Uint8Array(values.length / 256 * 144);
+  for (let block = 0; block < values.length / 256; block++) {
+    const b = out.subarray(block * 144), part = values.subarray(block * 256, (block + 1) * 256);
+    const min = half(Math.max(0, -Math.min(...part))), d = half((Math.max(...part) + min) / 15);
+    b.set(new Uint8Array(Float16Array.of(d, min).buffer));
+    b.fill(1, 4, 12).fill(0x11, 12, 16);
+    part.forEach((x, i) => {
+      b[16 + (i >> 6) * 32 + i % 32]! |= Math.round((x + min) / d) << (i >> 5 & 1) * 4;
+    });
+  }
+  return out;
+}
+
 /** Types that are written: id and encoder. */
 const TYPES = {
   F32: [0, (values: Float32Array<ArrayBuffer>) => fromF32(values, "f32")],
@@ -158,6 +173,14 @@ const TYPES = {
       );
       return d;
     })],
+  Q4_1: [3, (values: Float32Array) =>
+    blocks(values, 20, (block, out) => {
+      const min = half(Math.min(...block)), d = half((Math.max(...block) - min) / 15);
+      out.set(new Uint8Array(Float16Array.of(min).buffer));
+      block.forEach((x, i) => out[2 + i % 16]! |= Math.round((x - min) / d) << (i < 16 ? 0 : 4));
+      return d;
+    })],
+  Q4_K: [12, fourBits],
   Q6_K: [14, sixBits],
 } as const;
 

@@ -6,12 +6,24 @@
  * crosses the end of one.
  */
 
+/** A matrix in codes of 8 or 4 bits; see `quantize.ts`. */
+export interface Quantized {
+  /** [N, blocks, block · bits / 8] */
+  readonly codes: Uint8Array;
+  /** [N · blocks] */
+  readonly scales: Float32Array;
+  /** [N · blocks]; absent where all are 0. */
+  readonly offsets?: Float32Array;
+}
+
 /** Sizes of a block, and its decoder. */
 interface BlockLayout {
   readonly elements: number;
   readonly bytes: number;
   /** Writes the elements of the block at `at` to `out[to…]`. */
   readonly decode?: (b: Uint8Array, at: number, out: Float32Array, to: number) => void;
+  /** Writes the codes of the block at `at`, of those whose codes can be kept, as the `i`-th of a matrix. */
+  readonly unpack?: (b: Uint8Array, at: number, target: Quantized, i: number) => void;
 }
 
 /** Value of each 4-bit code of IQ4_NL and IQ4_XS. */
@@ -90,29 +102,83 @@ function k45(codes: number, high?: number) {
   };
 }
 
-/** Writes the codes of a block of Q6_K, where 128 stands for 0, and the scale of each 16. */
-export function unpackQ6K(
-  b: Uint8Array,
-  at: number,
-  codes: Uint8Array,
-  toCode: number,
-  scales: Float32Array,
-  toScale: number,
-): void {
-  const d = half(b, at + 208);
-  for (let g = 0; g < 16; g++) {
-    scales[toScale + g] = d * signed(b[at + 192 + g]!);
-    const part = g >> 3, quarter = g >> 1 & 3;
-    const low = at + part * 64 + (g & 3) * 16, high = at + 128 + part * 32 + (g & 1) * 16;
+/** Codes of 4 bits; two of Q4_K that share a byte are 32 columns apart, and neighbours here. */
+function unpackQ4K(b: Uint8Array, at: number, target: Quantized, n: number): void {
+  const { codes, scales, offsets } = target;
+  const d = half(b, at), dmin = half(b, at + 2);
+  for (let j = 0; j < 8; j++) {
+    const [scale, min] = scaleAndMin(b, at + 4, j);
+    scales[n * 8 + j] = d * scale;
+    offsets![n * 8 + j] = 8 * d * scale - dmin * min;
+  }
+  for (let pair = 0; pair < 4; pair++) {
+    const from = at + 16 + pair * 32, to = n * 128 + pair * 32;
     for (let i = 0; i < 16; i++) {
-      const q = b[low + i]! >> (quarter >> 1) * 4 & 15 | (b[high + i]! >> quarter * 2 & 3) << 4;
-      codes[toCode + g * 16 + i] = q + 96;
+      const first = b[from + 2 * i]!, second = b[from + 2 * i + 1]!;
+      codes[to + i] = first & 15 | (second & 15) << 4;
+      codes[to + 16 + i] = first >> 4 | second & 240;
     }
   }
 }
 
-/** One block of Q6_K, unpacked. */
-const q6 = { codes: new Uint8Array(256), scales: new Float32Array(16) };
+/** Codes of 8 bits. */
+function unpackQ5K(b: Uint8Array, at: number, target: Quantized, n: number): void {
+  const { codes, scales, offsets } = target;
+  const d = half(b, at), dmin = half(b, at + 2);
+  for (let j = 0; j < 8; j++) {
+    const [scale, min] = scaleAndMin(b, at + 4, j);
+    scales[n * 8 + j] = d * scale;
+    offsets![n * 8 + j] = 16 * d * scale - dmin * min;
+    const from = at + 48 + (j >> 1) * 32, to = n * 256 + j * 32;
+    for (let i = 0; i < 32; i++) {
+      const q = b[from + i]! >> (j & 1) * 4 & 15 | (b[at + 16 + i]! >> j & 1) << 4;
+      codes[to + i] = q + 112;
+    }
+  }
+}
+
+/** Codes of 4 bits. */
+function unpackQ3K(b: Uint8Array, at: number, { codes, scales }: Quantized, n: number): void {
+  const d = half(b, at + 108);
+  for (let g = 0; g < 16; g++) {
+    const low = b[at + 96 + (g & 7)]! >> (g >> 3) * 4 & 15;
+    const high = b[at + 104 + (g & 3)]! >> (g >> 2) * 2 & 3;
+    scales[n * 16 + g] = d * ((low | high << 4) - 32);
+    const shift = (g >> 1 & 3) * 2, bits = at + (g & 1) * 16, from = bits + 32 + (g >> 3) * 32;
+    const q = (i: number) => b[from + i]! >> shift & 3 | (b[bits + i]! >> (g >> 1) & 1) << 2;
+    for (let i = 0; i < 8; i++) codes[n * 128 + g * 8 + i] = q(2 * i) + 4 | q(2 * i + 1) + 4 << 4;
+  }
+}
+
+/** Codes of 8 bits. */
+function unpackQ6K(b: Uint8Array, at: number, { codes, scales }: Quantized, n: number): void {
+  const d = half(b, at + 208);
+  for (let g = 0; g < 16; g++) {
+    scales[n * 16 + g] = d * signed(b[at + 192 + g]!);
+    const part = g >> 3, quarter = g >> 1 & 3;
+    const low = at + part * 64 + (g & 3) * 16, high = at + 128 + part * 32 + (g & 1) * 16;
+    for (let i = 0; i < 16; i++) {
+      const q = b[low + i]! >> (quarter >> 1) * 4 & 15 | (b[high + i]! >> quarter * 2 & 3) << 4;
+      codes[n * 256 + g * 16 + i] = q + 96;
+    }
+  }
+}
+
+/** Q5_0, or with a minimum in f16 at byte 2 Q5_1, in codes of 8 bits. */
+function unpackQ5(hasMin: boolean): BlockLayout["unpack"] {
+  const high = hasMin ? 4 : 2;
+  return (b, at, { codes, scales, offsets }, n) => {
+    const d = scales[n] = half(b, at);
+    if (hasMin) offsets![n] = 16 * d + half(b, at + 2);
+    for (let i = 0; i < 32; i++) {
+      const low = b[at + high + 4 + (i & 15)]! >> (i >> 4) * 4 & 15;
+      codes[n * 32 + i] = (low | (b[at + high + (i >> 3)]! >> (i & 7) & 1) << 4) + 112;
+    }
+  };
+}
+
+/** One block of Q6_K or Q3_K, unpacked. */
+const unpacked = { codes: new Uint8Array(256), scales: new Float32Array(16) };
 
 /** Layouts by the names of GGUF. */
 const LAYOUTS = {
@@ -121,8 +187,18 @@ const LAYOUTS = {
   BF16: { elements: 1, bytes: 2 },
   Q4_0: { elements: 32, bytes: 18, decode: nibbles(2, { zero: 8 }) },
   Q4_1: { elements: 32, bytes: 20, decode: nibbles(4, { min: 2 }) },
-  Q5_0: { elements: 32, bytes: 22, decode: nibbles(6, { high: 2, zero: 16 }) },
-  Q5_1: { elements: 32, bytes: 24, decode: nibbles(8, { high: 4, min: 2 }) },
+  Q5_0: {
+    elements: 32,
+    bytes: 22,
+    decode: nibbles(6, { high: 2, zero: 16 }),
+    unpack: unpackQ5(false),
+  },
+  Q5_1: {
+    elements: 32,
+    bytes: 24,
+    decode: nibbles(8, { high: 4, min: 2 }),
+    unpack: unpackQ5(true),
+  },
   Q8_0: {
     elements: 32,
     bytes: 34,
@@ -149,28 +225,26 @@ const LAYOUTS = {
     elements: 256,
     bytes: 110,
     decode(b, at, out, to) {
-      const d = half(b, at + 108);
-      for (let g = 0; g < 16; g++) {
-        const low = b[at + 96 + (g & 7)]! >> (g >> 3) * 4 & 15;
-        const high = b[at + 104 + (g & 3)]! >> (g >> 2) * 2 & 3;
-        const step = d * ((low | high << 4) - 32), shift = (g >> 1 & 3) * 2;
-        const bits = at + (g & 1) * 16, codes = bits + 32 + (g >> 3) * 32;
-        for (let i = 0; i < 16; i++) {
-          const q = b[codes + i]! >> shift & 3 | (b[bits + i]! >> (g >> 1) & 1) << 2;
-          out[to + g * 16 + i] = step * (q - 4);
-        }
+      unpackQ3K(b, at, unpacked, 0);
+      for (let i = 0; i < 256; i++) {
+        const q = unpacked.codes[i >> 1]! >> (i & 1) * 4 & 15;
+        out[to + i] = unpacked.scales[i >> 4]! * (q - 8);
       }
     },
+    unpack: unpackQ3K,
   },
-  Q4_K: { elements: 256, bytes: 144, decode: k45(16) },
-  Q5_K: { elements: 256, bytes: 176, decode: k45(48, 16) },
+  Q4_K: { elements: 256, bytes: 144, decode: k45(16), unpack: unpackQ4K },
+  Q5_K: { elements: 256, bytes: 176, decode: k45(48, 16), unpack: unpackQ5K },
   Q6_K: {
     elements: 256,
     bytes: 210,
     decode(b, at, out, to) {
-      unpackQ6K(b, at, q6.codes, 0, q6.scales, 0);
-      for (let i = 0; i < 256; i++) out[to + i] = q6.scales[i >> 4]! * (q6.codes[i]! - 128);
+      unpackQ6K(b, at, unpacked, 0);
+      for (let i = 0; i < 256; i++) {
+        out[to + i] = unpacked.scales[i >> 4]! * (unpacked.codes[i]! - 128);
+      }
     },
+    unpack: unpackQ6K,
   },
   IQ4_NL: {
     elements: 32,

@@ -3,27 +3,27 @@
  *
  * Each row of a matrix [N, K] is cut into blocks of consecutive columns; a block has one f32 scale s and
  * unsigned codes q with x ≈ s (q − z), where z is 128 or 8. Two 4-bit codes share a byte, low half
- * first. The last block of a row is padded with z, which stands for 0.
+ * first. The last block of a row is padded with z, which stands for 0. Blocks of some GGUF types also have
+ * an f32 offset c: x = s (q − z) + c.
  */
 import { memory, quantizeBlocks, repackBlocks, toF32 } from "../../kernels/cpu/quantize.wasm";
-import { unpackQ6K } from "./blocks.ts";
+import { BLOCKS, type BlockType, type Quantized } from "./blocks.ts";
 import { ELEMENT_BYTES, toF32Into, type WeightType } from "./dtype.ts";
 
 /** Format of the matrices of linear layers. */
 export type MatrixFormat =
   | { readonly kind: "f32" }
-  | { readonly kind: "q8" | "q4"; readonly block: number };
+  | {
+    readonly kind: "q8" | "q4";
+    readonly block: number;
+    /** True where blocks have offsets. */
+    readonly offsets?: true;
+  };
 
 /** Columns per scale. Larger blocks are less exact, and measured no faster; see `tests/bench`. */
 export const DEFAULT_BLOCK = 32;
 
-/** A quantized matrix. */
-export interface Quantized {
-  /** [N, blocks, block · bits / 8] */
-  readonly codes: Uint8Array;
-  /** [N · blocks] */
-  readonly scales: Float32Array;
-}
+export type { Quantized };
 
 /** A format that quantizes. */
 export type QuantizedFormat = Exclude<MatrixFormat, { readonly kind: "f32" }>;
@@ -58,7 +58,7 @@ export function packing(shape: readonly number[], format: MatrixFormat): Packing
 export function matrixBytes(shape: readonly number[], format: MatrixFormat): number {
   if (format.kind === "f32") return 4 * shape[0]! * shape[1]!;
   const { rows, blocks, rowBytes } = packing(shape, format);
-  return rows * (rowBytes + 4 * blocks);
+  return rows * (rowBytes + (format.offsets ? 8 : 4) * blocks);
 }
 
 /** Elements quantized at a time: few enough for a core's own cache. */
@@ -88,16 +88,14 @@ export function quantize(
   }
 }
 
-/** A type of GGUF whose codes a format holds as they are. */
-export type CodedType = "Q8_0" | "Q4_0" | "Q6_K";
-
-/**
- * Codes and scales of blocks of a GGUF file: 32 codes behind a scale in f16, or in Q6_K 256 codes with a
- * scale for each 16. Nothing is rounded.
- */
-export function repack(blocks: Uint8Array, type: CodedType, target: Quantized): void {
+/** Codes, scales and offsets of blocks of a GGUF file. Nothing but offsets is rounded. */
+export function repack(blocks: Uint8Array, type: BlockType, target: Quantized): void {
+  const { bytes, unpack } = BLOCKS[type];
+  if (unpack) {
+    for (let at = 0, i = 0; at < blocks.length; at += bytes) unpack(blocks, at, target, i++);
+    return;
+  }
   const { codes, scales } = target;
-  if (type === "Q6_K") return repackQ6K(blocks, target);
   const bits = type === "Q8_0" ? 8 : 4, codeBytes = 4 * bits, blockBytes = 2 + codeBytes;
   const step = BATCH_ELEMENTS / 32, count = blocks.length / blockBytes;
   const at = reserve(BATCH_ELEMENTS);
@@ -108,12 +106,6 @@ export function repack(blocks: Uint8Array, type: CodedType, target: Quantized): 
     const made = part.length / blockBytes;
     codes.set(new Uint8Array(memory.buffer, at.codes, made * codeBytes), first * codeBytes);
     scales.set(new Float32Array(memory.buffer, at.scales, made), first);
-  }
-}
-
-function repackQ6K(blocks: Uint8Array, { codes, scales }: Quantized): void {
-  for (let at = 0, i = 0; at < blocks.length; at += 210, i++) {
-    unpackQ6K(blocks, at, codes, i * 256, scales, i * 16);
   }
 }
 
@@ -158,7 +150,7 @@ function loadRows(
 
 /** Returns the values of codes: the inverse of `quantize` up to rounding. */
 export function dequantize(
-  { codes, scales }: Quantized,
+  { codes, scales, offsets }: Quantized,
   rows: number,
   columns: number,
   bits: 8 | 4,
@@ -172,7 +164,7 @@ export function dequantize(
       const at = row * blocks + Math.floor(column / block);
       const code = at * block + column % block;
       const q = bits === 8 ? codes[code]! : codes[code >> 1]! >> (code % 2 * 4) & 15;
-      values[row * columns + column] = scales[at]! * (q - zero);
+      values[row * columns + column] = scales[at]! * (q - zero) + (offsets?.[at] ?? -0);
     }
   }
   return values;

@@ -6,14 +6,7 @@
 import { BLOCKS, type BlockType, decodeBlocks } from "./blocks.ts";
 import { ELEMENT_BYTES, type WeightType } from "./dtype.ts";
 import { joinBytes, readExactlySync } from "./files.ts";
-import {
-  type CodedType,
-  packing,
-  quantize,
-  type Quantized,
-  type QuantizedFormat,
-  repack,
-} from "./quantize.ts";
+import { packing, quantize, type Quantized, type QuantizedFormat, repack } from "./quantize.ts";
 
 /** Storage of elements that are not plain, in order. */
 export interface Encoding {
@@ -125,13 +118,18 @@ function readSpan(
 
 /** The format whose codes a weight has already, to be repacked without loss. */
 export function formatOf({ encoding }: StoredWeight): QuantizedFormat | undefined {
-  return encoding && FORMATS[encoding.type as CodedType];
+  return encoding && FORMATS[encoding.type];
 }
 
 /** Formats that hold the codes of a type as they are. */
-const FORMATS: Readonly<Record<CodedType, QuantizedFormat>> = {
+const FORMATS: Partial<Readonly<Record<BlockType, QuantizedFormat>>> = {
   Q8_0: { kind: "q8", block: 32 },
   Q4_0: { kind: "q4", block: 32 },
+  Q5_0: { kind: "q8", block: 32 },
+  Q5_1: { kind: "q8", block: 32, offsets: true },
+  Q3_K: { kind: "q4", block: 16 },
+  Q4_K: { kind: "q4", block: 32, offsets: true },
+  Q5_K: { kind: "q8", block: 32, offsets: true },
   Q6_K: { kind: "q8", block: 16 },
 };
 
@@ -149,7 +147,8 @@ export function quantizeRows(
   const columns = weight.shape[1]!;
   const { blocks, rowBytes } = packing(weight.shape, format);
   const own = formatOf(weight);
-  const repacks = own?.kind === format.kind && own.block === format.block;
+  const repacks = own?.kind === format.kind && own.block === format.block &&
+    own.offsets === format.offsets;
   const rowSize = columns * ELEMENT_BYTES[weight.dtype];
   if (!weight.encoding) {
     const bytes = read(weight.offset + rows.first * rowSize, rows.count * rowSize);
@@ -162,6 +161,7 @@ export function quantizeRows(
     const part = {
       codes: target.codes.subarray(done * rowBytes),
       scales: target.scales.subarray(done * blocks),
+      ...(target.offsets && { offsets: target.offsets.subarray(done * blocks) }),
     };
     if (repacks) repackRows(weight, { first, count }, part, read);
     else {
@@ -179,7 +179,7 @@ function repackRows(
   target: Quantized,
   read: ReadBytes,
 ): void {
-  const columns = weight.shape[1]!, type = weight.encoding!.type as CodedType;
+  const columns = weight.shape[1]!, { type } = weight.encoding!;
   const { elements, bytes } = BLOCKS[type];
   const parts = [...spans(weight, first * columns, count * columns)].map(([from, length]) =>
     read(weight.offset + from / elements * bytes, length / elements * bytes)

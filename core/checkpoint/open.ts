@@ -12,7 +12,7 @@ import { parseBackboneHash, parseConfig, parseTokenIds } from "./config.ts";
 import { type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { weightType } from "../base/dtype.ts";
 import { formatOf, type StoredWeight } from "../base/stored.ts";
-import { DEFAULT_BLOCK, type QuantizedFormat } from "../base/quantize.ts";
+import type { QuantizedFormat } from "../base/quantize.ts";
 import { filesOf, isGguf, withJson } from "./model_files.ts";
 import { ADAPTER_FILE, CONFIG_FILE, type ModelFiles } from "../base/companions.ts";
 import {
@@ -232,8 +232,8 @@ export interface CodedTensor extends StoredTensor {
 
 /**
  * All weights of a checkpoint by name, as devices take them; rows of a table in codes of a GGUF file are
- * read as they are, which is exact. With `keepsCodes` matrices in Q8_0, Q4_0 and
- * Q6_K of a GGUF file keep their codes, if most of its matrices are in the first two; else all are f32.
+ * read as they are, which is exact. With `keepsCodes` matrices of a GGUF file keep their codes, if there is
+ * a format for those of most; else all are f32.
  */
 export function weightsOf(
   { config, tensors, quantization }: Checkpoint,
@@ -241,7 +241,7 @@ export function weightsOf(
 ): ReadonlyMap<string, CodedTensor | QuantizedWeight> {
   const embedding = tensors.get(EMBEDDING)!, table = formatOf(embedding);
   const inFull = new Map<string, CodedTensor>(tensors);
-  if (table) inFull.set(EMBEDDING, { ...embedding, table });
+  if (table && !table.offsets) inFull.set(EMBEDDING, { ...embedding, table });
   if (!quantization) return keepsCodes ? withCodes(config, inFull) : inFull;
   const { format, matrices } = quantization;
   const weights = new Map<string, CodedTensor | QuantizedWeight>(inFull);
@@ -266,10 +266,8 @@ function withCodes(
     const tensor = tensors.get(name)!, format = formatOf(tensor);
     return format ? [[name, { ...tensor, format }] as const] : [];
   });
-  // Products with codes round activations to 8 bits, which a file of other types is spared. Q6_K is
-  // what llama.cpp chooses for the table and the output matrix of a file in Q4_0.
-  const plain = coded.filter(([, { format }]) => format.block === DEFAULT_BLOCK);
-  return plain.length * 2 < matrices.length ? tensors : new Map([...tensors, ...coded]);
+  // Products with codes round activations to 8 bits, which a file of other types is spared.
+  return coded.length * 2 < matrices.length ? tensors : new Map([...tensors, ...coded]);
 }
 
 /** Puts the introduced tensors of an adapter folder over the backbone of an opened checkpoint. */

@@ -1,11 +1,16 @@
-/** Protects the warning and the notice of weights that take much memory. */
+/** Protects what becomes of weights, and what is told of those that take much memory. */
 import { fileURLToPath } from "node:url";
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
+import { type CodedTensor, openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
+import { EMBEDDING } from "../../../core/model/parameters.ts";
 import { openModel, type OpenOptions } from "../../../core/session/open.ts";
 import { writeGguf, writeTinyFolder, type WrittenType } from "../../gguf_model.ts";
 import { withScratch } from "../../scratch.ts";
 
 const MODEL = fileURLToPath(new URL("../../../fixtures/models/word-problems", import.meta.url));
+
+/** Sizes of a Llama whose rows are whole blocks of every type. */
+const WIDE = { hidden_size: 256, intermediate_size: 256, head_dim: 64 };
 
 /** Warnings and notices of opening a model where so many bytes are free. */
 async function told(
@@ -36,19 +41,36 @@ Deno.test("weights that do not fit the free memory are warned of, with what 8 bi
 Deno.test("weights that become f32 are told of where they take much of the free memory", () =>
   withScratch(async (cwd) => {
     const folder = `${cwd}/wide`, path = `${cwd}/model.gguf`;
-    const sizes = { hidden_size: 256, intermediate_size: 256, head_dim: 64 };
-    await writeTinyFolder(folder, "llama", sizes);
+    await writeTinyFolder(folder, "llama", WIDE);
     const notices = async (type: WrittenType, freeMemory: number, quantize?: "none") => {
       await writeGguf(path, folder, { type });
       return (await told(path, freeMemory, quantize)).notices;
     };
-    assertEquals(await notices("Q6_K", 4e6), [
+    assertEquals(await notices("Q4_1", 4e6), [
       "the weights become f32 and take 0.0037 GB of memory; with --quantize q8 they take 0.001 GB",
     ]);
-    assertEquals(await notices("Q6_K", 4e7), []);
-    assertEquals(await notices("Q6_K", 4e6, "none"), []);
+    assertEquals(await notices("Q4_1", 4e7), []);
+    assertEquals(await notices("Q4_1", 4e6, "none"), []);
     assertEquals(await notices("Q8_0", 4e6), []);
     assertEquals(await notices("F16", 4e6), []);
+  }));
+
+Deno.test("blocks with a minimum keep their codes, and are quantized anew where that is asked for", () =>
+  withScratch(async (cwd) => {
+    const path = `${cwd}/model.gguf`;
+    await writeTinyFolder(`${cwd}/folder`, "llama", WIDE);
+    await writeGguf(path, `${cwd}/folder`, { type: "Q4_K" });
+    const { table } = weightsOf(await openCheckpoint(path)).get(EMBEDDING) as CodedTensor;
+    assertEquals(table, undefined, "rows are read from codes, which have no minimum");
+    const logprobs = async (quantize?: "none" | "q4") => {
+      using model = await openModel(path, { quantize, threads: 1 });
+      assertEquals(model.matrices, quantize === "none" ? "f32" : "q4");
+      return (await model.score([1], [5, 9, 200, 33, 7])).tokenLogprobs;
+    };
+    const [exact, kept, anew] = [await logprobs("none"), await logprobs(), await logprobs("q4")];
+    const worst = (found: Float32Array) =>
+      Math.max(...found.map((x, i) => Math.abs(x - exact[i]!)));
+    assert(worst(kept) > 0 && worst(kept) < 1 && worst(anew) > 2 * worst(kept), `${kept}, ${anew}`);
   }));
 
 Deno.test("a session names the format of most of its matrices", () =>

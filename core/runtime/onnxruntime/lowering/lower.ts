@@ -21,8 +21,8 @@ import { directUpdates, requireReadersFirst, writersOf } from "./state_updates.t
 
 /**
  * Form of a weight in a session. `stored`: the bytes of the checkpoint; `f32`: cast; `matrix`:
- * f32 that the session packs and never reads again; `blocks` and `scales`: quantised; `table` and
- * `table scales`: the same in the shapes of an embedding table.
+ * f32 that the session packs and never reads again; `blocks`, `scales` and `offsets`: quantised; `table`
+ * and `table scales`: the same in the shapes of an embedding table.
  */
 export type WeightForm =
   | "stored"
@@ -30,6 +30,7 @@ export type WeightForm =
   | "matrix"
   | "blocks"
   | "scales"
+  | "offsets"
   | "table"
   | "table scales";
 
@@ -256,6 +257,14 @@ export class Lowering {
       name,
       () => this.model.constant(name, "f32", [], Float32Array.of(value)),
     );
+  }
+
+  /** Sums of a matrix over each `block` of its columns, made once. */
+  blockSums(x: string, block: number): string {
+    return this.#made.getOrInsertComputed(`sums.${block}.${x}`, () => {
+      const blocks = this.model.node("Reshape", [x, this.longs(0, -1, block)]);
+      return this.model.node("ReduceSum", [blocks, this.longs(2)], { keepdims: 0 });
+    });
   }
 
   /** A tensor in another element type; made once. */

@@ -80,7 +80,13 @@ function quantized(
   // Level 4 also rounds the activations of each block to 8 bits: several times faster.
   const attributes = { N, K, bits, block_size: block, accuracy_level: 4 };
   const inputs = [x, packed, scales, ...optional];
-  return l.model.node("MatMulNBits", inputs, attributes, { output, domain: CONTRIB });
+  if (!format.offsets) {
+    return l.model.node("MatMulNBits", inputs, attributes, { output, domain: CONTRIB });
+  }
+  const product = l.model.node("MatMulNBits", inputs, attributes, { domain: CONTRIB });
+  // What an offset adds to a product is itself times the sum of x over its block.
+  const offsets = l.weight(weight, "offsets", type, [N, blocks]);
+  return l.model.node("Gemm", [l.blockSums(x, block), offsets, product], { transB: 1 }, { output });
 }
 
 /**

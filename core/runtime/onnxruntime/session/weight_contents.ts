@@ -30,10 +30,13 @@ export class WeightContents {
   /** Everything of one weight, little-endian. Throws what the file system throws. */
   bytes(use: WeightUse): Uint8Array<ArrayBufferLike> {
     const weight = this.#weights.get(use.parameter)!;
-    const isQuantized = use.form === "blocks" || use.form === "scales";
+    const { form, parameter, type } = use;
+    const isQuantized = form === "blocks" || form === "scales" || form === "offsets";
     if (isQuantized && "codes" in weight) return storedPart(weight, use);
-    if (use.form === "blocks") return this.#quantized(use.parameter).codes;
-    if (use.form === "scales") return stored(this.#quantized(use.parameter).scales, use.type);
+    if (form === "blocks") return this.#quantized(parameter).codes;
+    if (form === "scales" || form === "offsets") {
+      return stored(this.#quantized(parameter)[form]!, type);
+    }
     if (fullPrecision(weight).dtype === use.type) return storedBytes(weight);
     return stored(weightValues(weight), use.type);
   }
@@ -46,6 +49,7 @@ export class WeightContents {
     const quantized = {
       codes: new Uint8Array(rows * rowBytes),
       scales: new Float32Array(rows * blocks),
+      ...(format.offsets && { offsets: new Float32Array(rows * blocks) }),
     };
     quantizeWeight(fullPrecision(weight), format, quantized, undefined);
     this.#last = { parameter, quantized };

@@ -30,13 +30,15 @@ import { type Initializers, weightBytes } from "./session.ts";
 interface QuantizedMemory {
   readonly codes: MemoryMap;
   readonly scales: MemoryMap;
+  readonly offsets?: MemoryMap;
 }
 
 /** Forms of quantized matrices, by the part they are of. */
-const PARTS: Partial<Record<WeightUse["form"], "codes" | "scales">> = {
+const PARTS: Partial<Record<WeightUse["form"], keyof QuantizedMemory>> = {
   blocks: "codes",
   table: "codes",
   scales: "scales",
+  offsets: "offsets",
   "table scales": "scales",
 };
 
@@ -101,9 +103,11 @@ export class WeightMemory implements Initializers {
 
   #address(use: WeightUse, given: Weight): Deno.PointerValue {
     const part = PARTS[use.form];
-    if (part && "codes" in given && !isTable(use)) return this.#range(given[part]);
+    if (part && part !== "offsets" && "codes" in given && !isTable(use)) {
+      return this.#range(given[part]);
+    }
     const weight = fullPrecision(given);
-    if (part) return this.#quantize(use, weight)[part].address;
+    if (part) return this.#quantize(use, weight)[part]!.address;
     const isEncoded = "path" in weight && weight.encoding !== undefined;
     if (weight.dtype === use.type && !isEncoded) {
       return "path" in weight
@@ -160,13 +164,16 @@ export class WeightMemory implements Initializers {
     const made = {
       codes: MemoryMap.allocate(rows * rowBytes),
       scales: MemoryMap.allocate(rows * blocks * 4),
+      ...(format.offsets && { offsets: MemoryMap.allocate(rows * blocks * 4) }),
     };
+    if (made.offsets) this.#packed.push(made.offsets);
     (packsCodes() && !isTable(use) ? this.#packed : this.#kept).push(made.codes);
     this.#kept.push(made.scales);
     this.#quantized.set(key, made);
     const target = {
       codes: new Uint8Array(made.codes.buffer()),
       scales: new Float32Array(made.scales.buffer()),
+      ...(made.offsets && { offsets: new Float32Array(made.offsets.buffer()) }),
     };
     const read = "path" in weight ? this.#reads(weight.path) : undefined;
     quantizeWeight(weight, format, target, read);
