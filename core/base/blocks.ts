@@ -70,15 +70,6 @@ function nibbles(
   };
 }
 
-/** 32 codes of IQ4_NL or IQ4_XS, in the order of `nibbles`. */
-function iq4(b: Uint8Array, codes: number, step: number, out: Float32Array, to: number): void {
-  for (let j = 0; j < 16; j++) {
-    const byte = b[codes + j]!;
-    out[to + j] = step * IQ4[byte & 15]!;
-    out[to + 16 + j] = step * IQ4[byte >> 4]!;
-  }
-}
-
 /** Scale and minimum of sub-block `j` of Q4_K and Q5_K, 6 bits each in the 12 bytes at `s`. */
 function scaleAndMin(b: Uint8Array, s: number, j: number): [scale: number, min: number] {
   if (j < 4) return [b[s + j]! & 63, b[s + j + 4]! & 63];
@@ -177,8 +168,59 @@ function unpackQ5(hasMin: boolean): BlockLayout["unpack"] {
   };
 }
 
-/** One block of Q6_K or Q3_K, unpacked. */
+/** Codes of 4 bits. */
+function unpackQ2K(b: Uint8Array, at: number, target: Quantized, n: number): void {
+  const { codes, scales, offsets } = target;
+  const d = half(b, at + 80), dmin = half(b, at + 82);
+  for (let g = 0; g < 16; g++) {
+    const scale = b[at + g]!, step = d * (scale & 15);
+    scales[n * 16 + g] = step;
+    offsets![n * 16 + g] = 2 * step - dmin * (scale >> 4);
+    const from = at + 16 + (g >> 3) * 32 + (g & 1) * 16, shift = (g >> 1 & 3) * 2;
+    const q = (i: number) => b[from + i]! >> shift & 3;
+    for (let i = 0; i < 8; i++) codes[n * 128 + g * 8 + i] = q(2 * i) + 6 | q(2 * i + 1) + 6 << 4;
+  }
+}
+
+/** 32 codes of IQ4_NL or IQ4_XS at `from`, in 8 bits. */
+function unpackIQ4(b: Uint8Array, from: number, codes: Uint8Array, to: number): void {
+  for (let i = 0; i < 32; i++) codes[to + i] = IQ4[b[from + (i & 15)]! >> (i >> 4) * 4 & 15]! + 128;
+}
+
+function unpackIQ4NL(b: Uint8Array, at: number, { codes, scales }: Quantized, n: number): void {
+  scales[n] = half(b, at);
+  unpackIQ4(b, at + 2, codes, n * 32);
+}
+
+function unpackIQ4XS(b: Uint8Array, at: number, { codes, scales }: Quantized, n: number): void {
+  const d = half(b, at), high = b[at + 2]! | b[at + 3]! << 8;
+  for (let s = 0; s < 8; s++) {
+    const low = b[at + 4 + (s >> 1)]! >> (s & 1) * 4 & 15;
+    scales[n * 8 + s] = d * ((low | (high >> s * 2 & 3) << 4) - 32);
+    unpackIQ4(b, at + 8 + s * 16, codes, n * 256 + s * 32);
+  }
+}
+
+/** One block, unpacked. */
 const unpacked = { codes: new Uint8Array(256), scales: new Float32Array(16) };
+
+/** A type without minima, decoded by way of its codes in 8 bits. */
+function byCodes(
+  elements: number,
+  bytes: number,
+  block: number,
+  unpack: NonNullable<BlockLayout["unpack"]>,
+): BlockLayout {
+  const decode: BlockLayout["decode"] = (b, at, out, to) => {
+    unpack(b, at, unpacked, 0);
+    const { codes, scales } = unpacked;
+    for (let g = 0, i = 0; i < elements; g++) {
+      const scale = scales[g]!;
+      for (const end = i + block; i < end; i++) out[to + i] = scale * (codes[i]! - 128);
+    }
+  };
+  return { elements, bytes, decode, unpack };
+}
 
 /** Layouts by the names of GGUF. */
 const LAYOUTS = {
@@ -220,49 +262,26 @@ const LAYOUTS = {
         }
       }
     },
+    unpack: unpackQ2K,
   },
   Q3_K: {
     elements: 256,
     bytes: 110,
     decode(b, at, out, to) {
       unpackQ3K(b, at, unpacked, 0);
-      for (let i = 0; i < 256; i++) {
-        const q = unpacked.codes[i >> 1]! >> (i & 1) * 4 & 15;
-        out[to + i] = unpacked.scales[i >> 4]! * (q - 8);
+      for (let i = 0; i < 128; i++) {
+        const pair = unpacked.codes[i]!, scale = unpacked.scales[i >> 3]!;
+        out[to + 2 * i] = scale * ((pair & 15) - 8);
+        out[to + 2 * i + 1] = scale * ((pair >> 4) - 8);
       }
     },
     unpack: unpackQ3K,
   },
   Q4_K: { elements: 256, bytes: 144, decode: k45(16), unpack: unpackQ4K },
   Q5_K: { elements: 256, bytes: 176, decode: k45(48, 16), unpack: unpackQ5K },
-  Q6_K: {
-    elements: 256,
-    bytes: 210,
-    decode(b, at, out, to) {
-      unpackQ6K(b, at, unpacked, 0);
-      for (let i = 0; i < 256; i++) {
-        out[to + i] = unpacked.scales[i >> 4]! * (unpacked.codes[i]! - 128);
-      }
-    },
-    unpack: unpackQ6K,
-  },
-  IQ4_NL: {
-    elements: 32,
-    bytes: 18,
-    decode: (b, at, out, to) => iq4(b, at + 2, half(b, at), out, to),
-  },
-  IQ4_XS: {
-    elements: 256,
-    bytes: 136,
-    decode(b, at, out, to) {
-      const d = half(b, at), high = b[at + 2]! | b[at + 3]! << 8;
-      for (let s = 0; s < 8; s++) {
-        const low = b[at + 4 + (s >> 1)]! >> (s & 1) * 4 & 15;
-        const step = d * ((low | (high >> s * 2 & 3) << 4) - 32);
-        iq4(b, at + 8 + s * 16, step, out, to + s * 32);
-      }
-    },
-  },
+  Q6_K: byCodes(256, 210, 16, unpackQ6K),
+  IQ4_NL: byCodes(32, 18, 32, unpackIQ4NL),
+  IQ4_XS: byCodes(256, 136, 32, unpackIQ4XS),
 } as const satisfies Readonly<Record<string, BlockLayout>>;
 
 /** A tensor type of GGUF that is read. */

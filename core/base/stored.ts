@@ -127,10 +127,13 @@ const FORMATS: Partial<Readonly<Record<BlockType, QuantizedFormat>>> = {
   Q4_0: { kind: "q4", block: 32 },
   Q5_0: { kind: "q8", block: 32 },
   Q5_1: { kind: "q8", block: 32, offsets: true },
+  Q2_K: { kind: "q4", block: 16, offsets: true },
   Q3_K: { kind: "q4", block: 16 },
   Q4_K: { kind: "q4", block: 32, offsets: true },
   Q5_K: { kind: "q8", block: 32, offsets: true },
   Q6_K: { kind: "q8", block: 16 },
+  IQ4_NL: { kind: "q8", block: 32 },
+  IQ4_XS: { kind: "q8", block: 32 },
 };
 
 /** Rows decoded at a time while quantizing: 4 MiB of f32. */

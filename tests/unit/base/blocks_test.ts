@@ -29,8 +29,8 @@ Deno.test("blocks of every type decode to the bits of the Python package", () =>
 });
 
 Deno.test("repacked codes stand for the same values, but for roundings of offsets", () => {
-  const types = ["Q4_0", "Q5_0", "Q5_1", "Q8_0", "Q3_K", "Q4_K", "Q5_K", "Q6_K"] as const;
-  for (const type of types) {
+  for (const type of Object.keys(GOLDEN) as BlockType[]) {
+    if (type === "Q4_1") continue; // becomes f32
     const { blocks, values } = decoded(type);
     const shape = [blocks.length / BLOCKS[type].bytes, BLOCKS[type].elements];
     const { kind, block, offsets } = formatOf({
