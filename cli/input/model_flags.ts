@@ -78,7 +78,7 @@ export const quantizeFlags = flagGroup("Engine", {
     details:
       "Takes less memory and is faster, at some loss of quality. Matrices are quantized while " +
       "loading, by block of columns; convert --quantize does it once. On cpu and webgpu, which " +
-      "keep the codes of a GGUF file in Q8_0 or Q4_0; none dequantizes them.",
+      "keep the codes of GGUF files (of Q4_1 files not); none dequantizes them.",
   },
   "block-size": {
     type: "int",
