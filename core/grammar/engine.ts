@@ -11,6 +11,8 @@ import { NO_PERMISSIONS } from "../base/worker_permissions.ts";
 import type { TokenConstraint, TokenMask } from "../generate/logit_rules.ts";
 import { type GrammarSource, supportedSchema } from "./source.ts";
 
+const CLOSED = { error: "the model was closed" };
+
 /** Longest time for an answer, once the vocabulary is read. */
 const MAX_MS = 5000;
 
@@ -51,6 +53,7 @@ export class GrammarEngine implements Disposable {
   readonly #pending: Pending[] = [];
   #worker: Worker | undefined;
   #isOpen = false;
+  #isClosed = false;
   #clock: ReturnType<typeof setTimeout> | undefined;
   #nextText = 0;
 
@@ -58,9 +61,9 @@ export class GrammarEngine implements Disposable {
   constructor(private readonly vocabulary: Vocabulary) {}
 
   [Symbol.dispose](): void {
+    this.#isClosed = true;
     this.#stop();
-    const error = "the model was closed";
-    for (const { resolve } of this.#pending.splice(0)) resolve({ error });
+    for (const { resolve } of this.#pending.splice(0)) resolve(CLOSED);
   }
 
   /**
@@ -84,13 +87,15 @@ export class GrammarEngine implements Disposable {
     return { first: await after([]), after };
   }
 
-  #ask(question: GrammarQuestion): Promise<GrammarAnswer> {
+  async #ask(question: GrammarQuestion): Promise<GrammarAnswer> {
+    // A thread that nothing ends would keep the program running.
+    if (this.#isClosed) return CLOSED;
     const pending = { ...Promise.withResolvers<GrammarAnswer>(), question };
     this.#pending.push(pending);
     if (!this.#worker) this.#start();
     else this.#worker.postMessage(question);
     if (this.#pending.length === 1) this.#startClock();
-    return pending.promise;
+    return await pending.promise;
   }
 
   /** Starts the thread with all questions that are open. */

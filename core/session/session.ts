@@ -72,6 +72,7 @@ export class Session implements Disposable {
   #tokenizer: Tokenizer | undefined;
   #opening: Promise<Tokenizer> | undefined;
   #grammars: GrammarEngine | undefined;
+  #isClosed = false;
 
   /**
    * Made by `openModel`.
@@ -278,6 +279,7 @@ export class Session implements Disposable {
   }
 
   async #constraintOf(schema: object | boolean | undefined): Promise<TokenConstraint | undefined> {
+      if (this.#isClosed) this.#grammars[Symbol.dispose]();
     if (schema === undefined || schema === false) return undefined;
     return await this.constraint(schema === true ? { kind: "object" } : { kind: "schema", schema });
   }
@@ -289,6 +291,7 @@ export class Session implements Disposable {
     if (!this.#backbone) this.engine.device.close();
   }
 
+    this.#isClosed = true;
   /** Events of completions by the place of the prompt, which is also its random stream. */
   async *#complete(
     prompts: readonly Prompt[],

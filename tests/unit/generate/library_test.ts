@@ -4,7 +4,7 @@ import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/asser
 import { DataError } from "../../../core/base/errors.ts";
 import * as models from "../../cli/models.ts";
 import { withScratch } from "../../scratch.ts";
-import { openModel, run, UsageError } from "../../../mod.ts";
+import { openModel, run, type Session, UsageError } from "../../../mod.ts";
 
 const MODEL = fileURLToPath(new URL("../../../fixtures/models/word-problems", import.meta.url));
 const { PLAIN_MODEL } = models;
@@ -87,6 +87,24 @@ Deno.test("options that are unknown or out of range are refused", async () => {
   ];
   for (const [options, message] of cases) {
     await assertRejects(() => model.complete("a", options), UsageError, message);
+  }
+});
+
+Deno.test("a model that is disposed of ends what runs and what is asked afterwards", async () => {
+  const calls: ((model: Session) => Promise<unknown>)[] = [
+    (model) => model.complete("a cat"),
+    (model) => model.beamSearch("a cat"),
+    (model) => model.score("a", " cat"),
+    (model) => model.complete("a cat", { jsonSchema: true }),
+  ];
+  for (const call of calls) {
+    const own = await openModel(PLAIN_MODEL, { threads: 1 });
+    await own.complete("a", { maxTokens: 2 });
+    const running = assertRejects(() => call(own), Error, "was closed");
+    for (let i = 0; i < 20; i++) await Promise.resolve();
+    own[Symbol.dispose]();
+    await running;
+    await assertRejects(() => call(own), Error, "was closed");
   }
 });
 

@@ -62,6 +62,7 @@ export class OnnxExecutable implements Executable {
 
   async run(bindings: Bindings): Promise<void> {
     checkBindings(this.#program, this.#weights, bindings);
+    const { handle } = this.#session;
     for (const [name, tensor] of bindings as ReadonlyMap<string, OnnxValue>) {
       if (this.#bound.get(name)?.deref() === tensor) continue;
       if (this.#program.outputs.has(name)) {
@@ -76,7 +77,7 @@ export class OnnxExecutable implements Executable {
     }
     this.#running = bindings;
     try {
-      await this.#api.run(this.#session.handle, this.#binding);
+      await this.#session.during(() => this.#api.run(handle, this.#binding));
     } finally {
       this.#running = undefined;
     }

@@ -34,7 +34,21 @@ export interface SessionSource {
 
 /** A session and what it needs to stay alive. */
 export class Session {
-  private constructor(readonly handle: Handle, private readonly owned: DisposableStack) {}
+  readonly #handle: Handle;
+  readonly #owned: DisposableStack;
+  #runs = 0;
+  #isClosed = false;
+
+  private constructor(handle: Handle, owned: DisposableStack) {
+    this.#handle = handle;
+    this.#owned = owned;
+  }
+
+  /** The library's session. Throws when it was closed, since the library would crash. */
+  get handle(): Handle {
+    if (this.#isClosed) throw new Error("the device was closed");
+    return this.#handle;
+  }
 
   /** Loads a lowered program with its weights. */
   static open(api: OnnxApi, source: SessionSource): Session {
@@ -64,9 +78,25 @@ export class Session {
     return new Session(handle, owned.move());
   }
 
-  /** Frees the session and its weights. */
+  /** Keeps the session from being freed while a run is under way. */
+  async during(run: () => Promise<void>): Promise<void> {
+    this.#runs++;
+    try {
+      await run();
+    } finally {
+      this.#runs--;
+      this.#freeIfClosed();
+    }
+  }
+
+  /** Frees the session and its weights, once the run under way is over. */
   close(): void {
-    this.owned.dispose();
+    this.#isClosed = true;
+    this.#freeIfClosed();
+  }
+
+  #freeIfClosed(): void {
+    if (this.#isClosed && this.#runs === 0) this.#owned.dispose();
   }
 }
 
