@@ -193,6 +193,7 @@ export class Session implements Disposable {
     prompts: readonly Prompt[],
     options: BatchOptions = {},
   ): Promise<Completion[]> {
+    requireList("prompts", prompts, "a list");
     const completions: Completion[] = [];
     for await (const { of, stream, finishReason } of this.#complete(prompts, options)) {
       if (!finishReason) continue;
@@ -241,10 +242,13 @@ export class Session implements Disposable {
       const start = startTokenOf(tokenizer, this.config.eosTokenIds);
       return encodePair(tokenizer, context, continuation, start);
     }
-    const ids = (text: string | readonly number[], options: EncodeOptions = {}) =>
-      typeof text === "string" ? this.tokenizer.encode(text, options) : text;
-    const before = ids(context);
-    const tokens = [...before, ...ids(continuation, { frame: false })];
+    const ids = (name: string, text: string | readonly number[], options: EncodeOptions = {}) => {
+      if (typeof text === "string") return this.tokenizer.encode(text, options);
+      requireList(name, text, "a text or token ids");
+      return text;
+    };
+    const before = ids("context", context);
+    const tokens = [...before, ...ids("continuation", continuation, { frame: false })];
     if (before.length === 0 || tokens.length === before.length) {
       const empty = before.length === 0 ? "context" : "continuation";
       throw new DataError(`cannot score: the ${empty} has no tokens`);
@@ -258,6 +262,7 @@ export class Session implements Disposable {
    */
   async encode(prompt: Prompt): Promise<readonly number[]> {
     if (typeof prompt === "string") return (await this.openTokenizer()).encode(prompt);
+    requireList("prompt", prompt, "a text, token ids or messages");
     if (typeof prompt[0] !== "object") return prompt as readonly number[];
     return await encodeChat(await this.openTokenizer(), prompt as readonly ChatMessage[]);
   }
@@ -274,24 +279,24 @@ export class Session implements Disposable {
       const { vocabSize, eosTokenIds: stopTokenIds } = this.config;
       const { directory } = await this.openTokenizer();
       this.#grammars ??= new GrammarEngine({ directory, vocabSize, stopTokenIds });
+      if (this.#isClosed) this.#grammars[Symbol.dispose]();
     }
     return await this.#grammars.constraint(source);
   }
 
   async #constraintOf(schema: object | boolean | undefined): Promise<TokenConstraint | undefined> {
-      if (this.#isClosed) this.#grammars[Symbol.dispose]();
     if (schema === undefined || schema === false) return undefined;
     return await this.constraint(schema === true ? { kind: "object" } : { kind: "schema", schema });
   }
 
   /** Frees the memory of the device, unless another model opened it. */
   [Symbol.dispose](): void {
+    this.#isClosed = true;
     this.#grammars?.[Symbol.dispose]();
     this.#prefixes[Symbol.dispose]();
     if (!this.#backbone) this.engine.device.close();
   }
 
-    this.#isClosed = true;
   /** Events of completions by the place of the prompt, which is also its random stream. */
   async *#complete(
     prompts: readonly Prompt[],
@@ -323,6 +328,12 @@ export class Session implements Disposable {
       yield event;
     }
   }
+}
+
+/** @throws {UsageError} for a value that a program without types has got wrong */
+function requireList(name: string, value: unknown, words: string): void {
+  if (Array.isArray(value) || ArrayBuffer.isView(value)) return;
+  throw new UsageError(`${name} must be ${words}, not ${String(value)}`);
 }
 
 /** @throws {UsageError} for a bias on a token that the model lacks */

@@ -90,6 +90,19 @@ Deno.test("options that are unknown or out of range are refused", async () => {
   }
 });
 
+Deno.test("prompts and texts of another type are refused", async () => {
+  // As a program without types may call them.
+  const untyped = model as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
+  const prompt = "prompt must be a text, token ids or messages, not ";
+  const cases: [() => Promise<unknown>, string][] = [
+    [() => untyped.complete!({ role: "user", content: "a" }), `${prompt}[object Object]`],
+    [() => untyped.complete!(), `${prompt}undefined`],
+    [() => untyped.completeAll!("a"), "prompts must be a list, not a"],
+    [() => untyped.score!("a"), "continuation must be a text or token ids, not undefined"],
+  ];
+  for (const [call, message] of cases) await assertRejects(call, UsageError, message);
+});
+
 Deno.test("a model that is disposed of ends what runs and what is asked afterwards", async () => {
   const calls: ((model: Session) => Promise<unknown>)[] = [
     (model) => model.complete("a cat"),
