@@ -4,6 +4,7 @@
  * CSV, JSON and JSON lines are told apart by the first character. Column names are `n_params`,
  * `streams`, `loss`; the letters N and P are taken too.
  */
+import { parse as parseCsv } from "@std/csv/parse";
 import { DataError } from "../base/errors.ts";
 import { parseJson } from "../base/files.ts";
 import type { Observation } from "./law.ts";
@@ -47,7 +48,7 @@ type Row = Readonly<Record<string, unknown>>;
 
 function rowsOf(text: string, name: string): Row[] {
   if (text.startsWith("[")) return parseJson(text, name) as Row[];
-  if (!text.startsWith("{")) return csvRows(text);
+  if (!text.startsWith("{")) return csvRows(text, name);
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   if (lines.length > 1 && lines[0]!.trim().endsWith("}")) {
     return lines.map((line, i) => parseJson(line, `row ${i + 1} of ${name}`) as Row);
@@ -57,18 +58,23 @@ function rowsOf(text: string, name: string): Row[] {
   return Array.isArray(rows) ? rows : [whole];
 }
 
-/** No field of ours holds a comma or a quote, so cells are what lies between commas. */
-function csvRows(text: string): Row[] {
-  const [head = "", ...lines] = text.split(/\r?\n/).filter((line) => line.trim() !== "");
-  const names = head.split(",").map((cell) => cell.trim());
-  return lines.map((line) => {
-    const cells = line.split(",").map((cell) => cell.trim());
-    return Object.fromEntries(names.map((column, i) => [column, toNumber(cells[i])]));
-  });
+function csvRows(text: string, name: string): Row[] {
+  const [names = [], ...lines] = csvCells(text, name);
+  return lines.map((cells) =>
+    Object.fromEntries(names.map((column, i) => [column.trim(), toNumber(cells[i]!.trim())]))
+  );
 }
 
-function toNumber(cell: string | undefined): unknown {
-  if (cell === undefined || cell === "") return undefined;
+function csvCells(text: string, name: string): string[][] {
+  try {
+    return parseCsv(text, { trimLeadingSpace: true, fieldsPerRecord: 0 }) as string[][];
+  } catch (cause) {
+    throw new DataError(`${name} is not valid CSV: ${(cause as Error).message}`);
+  }
+}
+
+function toNumber(cell: string): unknown {
+  if (cell === "") return undefined;
   const number = Number(cell);
   return Number.isNaN(number) ? cell : number;
 }
@@ -84,7 +90,11 @@ function toObservation(row: Row, at: string): Observation {
     if (typeof found === "number" && Number.isFinite(found) && found > 0 && whole) return found;
     const name = NAMES[field][0];
     const wanted = `a positive ${field === "p" ? "whole " : ""}number`;
-    if (column === undefined) throw new DataError(`${at} has no ${name}, expected ${wanted}`);
+    if (column === undefined) {
+      throw new DataError(`${at} has no ${name}, expected ${wanted}`, {
+        hints: ["columns are n_params, streams and loss, in CSV between commas"],
+      });
+    }
     const shown = typeof found === "number" ? found : JSON.stringify(found);
     throw new DataError(`${at} has ${name} ${shown}, expected ${wanted}`);
   };

@@ -58,6 +58,7 @@ Deno.test("observations come from CSV, JSON, JSON lines, stdin and two files", (
       "l.jsonl": JSONL,
       "l.json": JSON.stringify(ROWS),
       "a.csv": toCsv(ROWS.slice(0, 9)).replace(/\n/g, "\r\n"),
+      "q.csv": CSV.replaceAll(/[^,\n]+/g, '"$&"'),
       "b.json": JSON.stringify({ observations: ROWS.slice(9) }),
     };
     for (const [name, text] of Object.entries(files)) {
@@ -66,7 +67,7 @@ Deno.test("observations come from CSV, JSON, JSON lines, stdin and two files", (
     const paper = "fit --preset paper", [expected] = await rowsOf(paper);
     const tested = async (given: string, stdin = "") =>
       (await rowsOf(`${paper} ${given}`, { cwd, stdin }))[0];
-    for (const given of ["l.csv", "l.jsonl", "l.json", "a.csv b.json"]) {
+    for (const given of ["l.csv", "l.jsonl", "l.json", "q.csv", "a.csv b.json"]) {
       assertEquals(await tested(given), { ...expected, observations: given.replace(" ", ", ") });
     }
     for (const stdin of [CSV, JSONL]) {
