@@ -62,9 +62,9 @@ async function parseObject(text: string, path: string): Promise<Record<string, u
   try {
     content = parse(text);
   } catch (error) {
-    const [reason] = (error as Error).message.split("\n");
+    // The lines after the first show the place, which has no room in a message.
+    const reason = (error as Error).message.split("\n")[0]!.replace(/:$/, "");
     throw new UsageError(`config "${path}" is not valid ${name}: ${reason}`, {
-      cause: error,
       hints: ["a config is JSON, or YAML or TOML in a file that ends in .yaml or .toml"],
     });
   }

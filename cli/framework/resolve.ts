@@ -73,7 +73,8 @@ class Resolver {
       const flag = this.table[name]!;
       try {
         const value = readValue(flag, raw);
-        if (!this.found.has(name)) this.found.set(name, { value, origin });
+        if (flag.type !== "shorthand") this.#set(name, value, origin);
+        else if (value === true) this.#set(flag.sets, flag.value, origin);
       } catch (error) {
         if (!(error instanceof BadValue)) throw error;
         const message = `invalid value ${error.given} for ${
@@ -84,6 +85,10 @@ class Resolver {
         this.found.set(name, { value: null, origin });
       }
     }
+  }
+
+  #set(name: string, value: ConfigValue, origin: Origin): void {
+    if (!this.found.has(name)) this.found.set(name, { value, origin });
   }
 
   /** Reads the environment. */
@@ -110,11 +115,7 @@ class Resolver {
         const hint = renamedHint(key, this.table) ??
           suggestionHint(key, keys) ?? "keys are the long flag names";
         this.problems.push({ message: `unknown key "${written}" in ${where}`, hint });
-      } else if (value !== null) {
-        const flag = this.table[key]!;
-        if (flag.type !== "shorthand") entries.set(key, value);
-        else if (value === true) entries.set(flag.sets, flag.value);
-      }
+      } else if (value !== null) entries.set(key, value);
     }
     this.add(origin, entries, (name) => `"${name}" in ${where}`);
   }

@@ -87,7 +87,7 @@ Deno.test("all problems of all sources are reported at once", async () => {
   const found = await messages(
     ["--lr", "0", "--tokenz", "4", "--preset", "quik", "a", "b"],
     { PARSCALE_TOKENS: "x" },
-    '{"strems": [1], "streams": [0], "help": true}',
+    '{"strems": [1], "streams": [0], "json": "yes", "help": true}',
   );
   assertEquals(found, [
     "unknown flag `--tokenz`",
@@ -96,6 +96,7 @@ Deno.test("all problems of all sources are reported at once", async () => {
     'unknown key "strems" in config FILE',
     'unknown key "help" in config FILE',
     'invalid value 0 for "streams" in config FILE: must be integers or ranges such as 1..8 of at least 1',
+    'invalid value "yes" for "json" in config FILE: must be true or false',
     'unknown preset "quik"',
     'unexpected argument "b"',
     "`train` needs `--model`",
@@ -141,7 +142,9 @@ Deno.test("config files may be YAML or TOML, and say so where they are neither",
   assertEquals(await parseConfig(toml, "c.toml", "train"), flags);
   for (const [path, name] of [["c.json", "JSON"], ["c.yaml", "YAML"], ["c.toml", "TOML"]]) {
     const words = `config "${path}" is not valid ${name}: `;
-    await assertRejects(() => parseConfig("model: [m", path!, "train"), UsageError, words);
+    const parse = () => parseConfig("model: [m", path!, "train");
+    const { message, cause } = await assertRejects(parse, UsageError, words);
+    assertEquals([message.endsWith(":"), cause], [false, undefined]);
   }
 });
 
