@@ -11,10 +11,11 @@ const GREEDY = `--model ${CHAT_MODEL} --temperature 0`;
 Deno.test("answers are those of generate with the whole conversation; /p keeps it; /weights shows", () =>
   withScratch(async (folder) => {
     const adapter = await makeAdapter(CHAT_MODEL, 2, `${folder}/two`);
-    const stdin = "Tell me\n/p 2\nMore\n/p 3\n/weights\nAgain\n/clear\nTell me\n";
+    const stdin = "Tell me\n/p 1\n/p 2\nMore\n/p 3\n/weights\nAgain\n/clear\nTell me\n";
     const line = `chat ${GREEDY} --adapter p2=${adapter} --max-tokens 6`;
     const { code, stdout, stderr } = await runParscale(line, { stdin });
     assertEquals(code, 0, stderr);
+    assertStringIncludes(stderr, ": 1 stream\n");
     assertStringIncludes(stderr, "p2: 2 streams");
     assertStringIncludes(stderr, "no model with so many streams; there are: 1, 2");
 
@@ -81,7 +82,8 @@ Deno.test("/retry answers the message that failed, and keeps it where it fails a
       `/system ${long}\n/retry\n/save again.jsonl\n`;
     const { code, stderr } = await runParscale(`chat ${GREEDY} --max-tokens 3`, { stdin, cwd });
     assertEquals([code, names(cwd)], [1, ["again.jsonl", "talk.jsonl"]]);
-    assertEquals(stderr.match(/exceed the model's context/g)?.length, 3, stderr);
+    assertEquals(stderr.match(/exceed the model's context/g)?.length, 3);
+    assertEquals(stderr.match(/or forget the conversation by \/clear/g)?.length, 2);
     const [talk, again] = await Promise.all(
       ["talk", "again"].map(async (name) =>
         JSON.parse(await Deno.readTextFile(`${cwd}/${name}.jsonl`)).messages

@@ -1,4 +1,5 @@
 /** A conversation: its history, the model in use, and answers token by token. */
+import { DataError } from "../../../core/base/errors.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { Scheduler } from "../../../core/generate/scheduler.ts";
 import { hasStreamWeights } from "../../../core/model/config.ts";
@@ -100,6 +101,13 @@ export class ChatSession implements Disposable {
     const { config, tokenizer } = this.model.session;
     const asked = { role: "user", content: message };
     const tokens = await encodeChat(tokenizer, [...this.#before(at), asked]);
+    const { maxPositionEmbeddings: context } = config;
+    if (at > 0 && tokens.length > context) {
+      throw new DataError(
+        `cannot answer: ${tokens.length} tokens exceed the model's context of ${context}`,
+        { hints: ["shorten the text, or forget the conversation by /clear"] },
+      );
+    }
     const stream = new CompletionStream(tokenizer);
     const scheduler = this.#schedulers.get(this.model)!;
     const { maxTokens, topP, seed } = this.options;

@@ -79,7 +79,9 @@ export class Talk {
   #switch(streams: number): void {
     const { choices } = this.session;
     if (this.session.useStreams(streams)) {
-      return this.io.note(`${this.session.model.name}: ${streams} streams`);
+      return this.io.note(
+        `${this.session.model.name}: ${streams} ${streams === 1 ? "stream" : "streams"}`,
+      );
     }
     this.io.note(`no model with so many streams; there are: ${choices.join(", ")}`);
   }
