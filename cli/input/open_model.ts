@@ -36,12 +36,12 @@ export function modelPlan(
 }
 
 /** Opens a model; its tokenizer is read when it is first asked for. */
-export async function openModel(plan: ModelPlan, io: Io): Promise<Session> {
+export async function openModel({ model, ...options }: ModelPlan, io: Io): Promise<Session> {
   // Loads the engine, which commands that only find a model do not need.
   const { openModel } = await import("../../core/session/open.ts");
   using events = new OpenDisplay(io);
   const { interruption: signal } = io;
-  return await openModel(plan.model, { ...plan, events, signal, lazyTokenizer: true });
+  return await openModel(model, { ...options, events, signal, lazyTokenizer: true });
 }
 
 /** Text of `--dry-run` for a command that runs one model; see `describeModels`. */

@@ -1,5 +1,6 @@
 /** Opens models by name; the command line and programs have no other way. */
 import { EnvironmentError } from "../base/errors.ts";
+import { isObject } from "../base/files.ts";
 import { memoryInfo } from "../base/platform/mod.ts";
 import { DEFAULT_BLOCK, matrixBytes, type MatrixFormat } from "../base/quantize.ts";
 import { type Checkpoint, weightsOf } from "../checkpoint/open.ts";
@@ -14,6 +15,7 @@ import {
   quantizes,
 } from "../runtime/mod.ts";
 import { findCheckpoint, type FindOptions } from "./find.ts";
+import { checkOptions, number, oneOf, PATH, type Rule, SIGNAL, SWITCH, whole } from "./options.ts";
 import { checkQuantize, matrixFormat, type MatrixOptions } from "./quantization.ts";
 import { Session } from "./session.ts";
 
@@ -49,6 +51,26 @@ export interface OpenOptions extends FindOptions, MatrixOptions {
   readonly freeMemory?: number;
 }
 
+const DEVICE = oneOf("auto", "cpu", "webgpu", "cuda", "tfjs", "reference");
+
+/** Rules for the options of `openModel` that are not internal. */
+const RULES: Readonly<Record<string, Rule>> = {
+  adapter: PATH,
+  device: [(value) => DEVICE[0](value) || /^cuda:\d+$/.test(String(value)), DEVICE[1]],
+  unverified: SWITCH,
+  dtype: oneOf("auto", "f32", "bf16", "f16"),
+  threads: whole(1),
+  quantize: oneOf("none", "q8", "q4"),
+  blockSize: whole(16),
+  weightCache: SWITCH,
+  cacheLimit: number(0, Infinity, "a number of bytes"),
+  memoryLimit: number(1, Infinity, "a number of bytes"),
+  chatTemplate: PATH,
+  sharesBackbone: SWITCH,
+  events: [isObject, "an object of callbacks"],
+  signal: SIGNAL,
+};
+
 /**
  * Opens a folder that holds a Qwen2, Qwen2.5, Qwen3, Llama or ParScale checkpoint, a `.gguf` file of such a
  * model, or a `train` run; a name such as `Qwen/Qwen2.5-0.5B`, or with `:Q8_0` after it that of a GGUF file,
@@ -58,6 +80,8 @@ export interface OpenOptions extends FindOptions, MatrixOptions {
  * @throws {UsageError} for options that do not go together
  */
 export async function openModel(model: string, options: OpenOptions = {}): Promise<Session> {
+  const { lazyTokenizer: _lazy, splitAbove: _split, freeMemory: _free, ...own } = options;
+  checkOptions(own, RULES);
   checkQuantize(options);
   const checkpoint = await findCheckpoint(model, options);
   const format = matrixFormat(checkpoint, options);

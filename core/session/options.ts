@@ -47,16 +47,30 @@ export function samplingOf(options: Partial<SamplingOptions>): SamplingOptions {
 }
 
 /** Rule of an option: the test and its words. */
-type Rule = readonly [holds: (value: unknown) => boolean, words: string];
+export type Rule = readonly [holds: (value: unknown) => boolean, words: string];
 
-const number = (from: number, to: number, words: string): Rule => [
+/** Returns the rule of a number in a range. */
+export const number = (from: number, to: number, words: string): Rule => [
   (value) => typeof value === "number" && value >= from && value <= to,
   words,
 ];
-const whole = (from: number): Rule => [
+/** Returns the rule of an integer. */
+export const whole = (from: number): Rule => [
   (value) => Number.isSafeInteger(value) && (value as number) >= from,
   `an integer of at least ${from}`,
 ];
+
+/** Returns the rule of one of several words. */
+export const oneOf = (...choices: readonly string[]): Rule => [
+  (value) => choices.includes(value as string),
+  new Intl.ListFormat("en-GB", { type: "disjunction" }).format(choices),
+];
+/** Rule of a switch. */
+export const SWITCH: Rule = [(value) => typeof value === "boolean", "true or false"];
+/** Rule of a path. */
+export const PATH: Rule = [(value) => typeof value === "string", "a path"];
+/** Rule of a signal. */
+export const SIGNAL: Rule = [(value) => value instanceof AbortSignal, "an AbortSignal"];
 
 const penalty = number(-2, 2, "a number from -2 to 2");
 
@@ -93,7 +107,7 @@ export const GENERATE_RULES: Readonly<Record<keyof BatchOptions, Rule>> = {
   ],
   jsonSchema,
   seed: whole(0),
-  signal: [(value) => value instanceof AbortSignal, "an AbortSignal"],
+  signal: SIGNAL,
   batch: whole(1),
 };
 

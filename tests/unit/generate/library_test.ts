@@ -88,6 +88,16 @@ Deno.test("options that are unknown or out of range are refused", async () => {
   for (const [options, message] of cases) {
     await assertRejects(() => model.complete("a", options), UsageError, message);
   }
+  const opening: [object, string][] = [
+    [{ quantise: "q8" }, "unknown option quantise"],
+    [{ quantize: "q5" }, "quantize must be none, q8 or q4, not q5"],
+    [{ device: "gpu" }, "device must be auto, cpu, webgpu, cuda, tfjs or reference, not gpu"],
+    [{ threads: 0 }, "threads must be an integer of at least 1, not 0"],
+    [{ memoryLimit: "1GiB" }, "memoryLimit must be a number of bytes, not 1GiB"],
+  ];
+  for (const [options, message] of opening) {
+    await assertRejects(() => openModel(MODEL, options), UsageError, message);
+  }
 });
 
 Deno.test("prompts and texts of another type are refused", async () => {
