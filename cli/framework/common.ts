@@ -129,8 +129,8 @@ export const rowFlags = flagGroup("Result", {
   echo: {
     type: "switch",
     summary: "Repeat what each row was asked",
-    details: "Results also have the fields of the input that were used: `prompt`, `messages`, " +
-      "`continuation` or `text`.",
+    details: "Results also have the fields of the input that were used: `prompt` and " +
+      "`continuation`, or `text`.",
   },
   "on-error": {
     type: "choice",

@@ -95,16 +95,17 @@ export async function* readPrompts(
 ): AsyncGenerator<Prompt> {
   let at = 0;
   for await (const { id, name, read } of placesIn(source, io)) {
+    let echo: Prompt["echo"];
     const { value = { tokens: [] }, error } = await attempt(source.onError, async () => {
       const { prompt, ...row } = read();
       const isMessages = typeof prompt === "object" && "messages" in prompt;
+      if (source.echo) echo = isMessages ? { messages: prompt.messages } : { prompt };
       const tokens = isMessages
         ? await encodeMessages(prompt, session, name)
         : await session.encode(prompt);
-      const echo = isMessages ? { messages: prompt.messages } : { prompt };
-      return { ...row, tokens, ...(source.echo && { echo }) };
+      return { ...row, tokens };
     });
-    yield { at: at++, id, ...value, ...(error && { error }) };
+    yield { at: at++, id, ...value, ...(echo && { echo }), ...(error && { error }) };
   }
 }
 

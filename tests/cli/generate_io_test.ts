@@ -1,5 +1,5 @@
 /** `parscale generate` as a black box: input, rows with errors, streams, files and signals. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import {
   assertFailed,
   assertRefused,
@@ -102,8 +102,10 @@ Deno.test("--echo repeats the prompt, --timings adds times to stats, in any form
     assertEquals({ ...row, stats }, { ...plain[i], ...asked[i] });
     assert(ttft_ms >= 0 && tokens_per_s > 0 && ttft_ms / 1000 * tokens_per_s <= stats.new_tokens);
   }
-  const csv = await succeed(`${line} --echo --format csv`, { stdin });
-  assertEquals(csv.split("\n")[0], "id,prompt,finish_reason,text,error");
+  const csv = await succeed(`${line} --echo --timings --format csv`, { stdin });
+  const [head, first] = csv.split("\n");
+  assertEquals(head, "id,prompt,finish_reason,text,error,ttft_ms,tokens_per_s");
+  assertMatch(first!, /,[\d.]+,[\d.]+$/);
   const text = await succeed(`${line} --prompt 'once '`);
   assertEquals(await succeed(`${line} --prompt 'once ' --echo`), `once ${text}`);
   const chat = await succeed(`${line} --prompt b --chat --echo`);
@@ -119,6 +121,10 @@ Deno.test("a row the model cannot take gets an error, the others continue, exit 
     assertEquals([code, stderr, rows.map(({ id }) => id)], [1, "", ["a", 1, 2]]);
     const error = `${cannot} token id 512 at position 0, expected an integer from 0 to 511`;
     assertEquals([rows[0], rows[2].error], [{ id: "a", error }, `${cannot} there are no tokens`]);
+    const echoed = parseLines(
+      (await runParscale(`${FEW} --jsonl --echo${flags}`, { stdin })).stdout,
+    );
+    assertEquals(echoed[0], { id: "a", prompt: [512], error });
   }
   const alone = await runParscale(FEW, { stdin: jsonLines({ prompt: "" }) });
   assertRefused(alone, 3, `${cannot} there are no tokens`);

@@ -50,6 +50,8 @@ Deno.test("--echo repeats the texts of a row", async () => {
   const rows = await rowsOf(`${SCORE} --echo`, { stdin: ROWS });
   const asked = rows.map(({ prompt, continuation, text }) => [prompt, continuation, text]);
   const none = undefined;
+  const csv = await succeed(`${SCORE} --echo --format csv`, { stdin: ROWS });
+  assertEquals(csv.split("\n")[0], "id,prompt,continuation,text,loglikelihood,is_greedy,error");
   assertEquals(asked, [[none, none, none], ["2+2= ", "4", none], ["", "once", none], [
     none,
     none,

@@ -16,7 +16,7 @@ import { type Prompt, readPrompts } from "../../input/prompts.ts";
 import { endingFailure, failureOf } from "../../input/rows.ts";
 import { hashInput, isOfShard } from "../../input/shard.ts";
 import { visible, visibleLines } from "../../output/clean.ts";
-import type { Invocation } from "../../output/document.ts";
+import { configKeys, type Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress, ReadingProgress } from "../../output/progress.ts";
@@ -237,8 +237,7 @@ async function writeRows(
   io: Io,
   invocation: Invocation,
 ): Promise<number> {
-  const { decoding: { numReturn, beams, jsonSchema }, prompts: { from, echo }, shard, resume } =
-    plan;
+  const { decoding: { numReturn, jsonSchema }, prompts: { from }, shard, resume } = plan;
   const { device } = session;
   const sessions = new Set([session, ...adapters.values()]);
   const model = () => Array.from(sessions, (one) => modelFingerprint(one.checkpoint)).join();
@@ -246,7 +245,7 @@ async function writeRows(
     schema: "parscale.generate/1",
     device,
     inputSha256: await hashInput(shard, from, invocation),
-    columns: generateColumns(numReturn, beams?.numBeams ?? 1, echo),
+    columns: generateColumns(configKeys(invocation.config)),
     resume,
     identity: () => ({ model: model(), device, "json-schema": jsonSchema }),
   });
@@ -284,10 +283,10 @@ function resultOf(
   timings: boolean,
 ) {
   const { prompt, prompt: { id } } = event;
-  if (event.kind === "failed") return { id, error: failureOf(event.error) };
+  const asked = { id, ...prompt.echo };
+  if (event.kind === "failed") return { ...asked, error: failureOf(event.error) };
   const { sequences, timing } = event;
   const stats = { ...statsOf(prompt, sequences), ...(timings && timing) };
-  const asked = { id, ...prompt.echo };
   return several ? { ...asked, sequences, stats } : { ...asked, ...sequences[0]!, stats };
 }
 

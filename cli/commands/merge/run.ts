@@ -8,7 +8,7 @@ import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { FREE_FLAGS } from "../../output/journal.ts";
 import { Report, type ReportOptions } from "../../output/report.ts";
-import { generateColumns, rowsIn, SCORE_COLUMNS } from "../../output/row_writer.ts";
+import { generateColumns, rowsIn, scoreColumns } from "../../output/row_writer.ts";
 import type { Row } from "../../output/table.ts";
 import type { command } from "./flags.ts";
 
@@ -16,12 +16,11 @@ import type { command } from "./flags.ts";
 const COMMANDS = new Map([
   ["generate", {
     unitOf: (): unknown => 1,
-    columnsOf: ({ num_return, num_beams, echo }: JsonObject) =>
-      generateColumns(Number(num_return), Number(num_beams), echo === true),
+    columnsOf: generateColumns,
   }],
   ["score", {
     unitOf: ({ batch }: JsonObject) => batch,
-    columnsOf: () => SCORE_COLUMNS,
+    columnsOf: scoreColumns,
   }],
 ]);
 

@@ -22,11 +22,11 @@ import {
   requireFileForShard,
   type Shard,
 } from "../../input/shard.ts";
-import type { Invocation } from "../../output/document.ts";
+import { configKeys, type Invocation } from "../../output/document.ts";
 import { inputName, type Io } from "../../output/io.ts";
 import { checkJournal } from "../../output/journal.ts";
 import { Progress } from "../../output/progress.ts";
-import { RowWriter, SCORE_COLUMNS } from "../../output/row_writer.ts";
+import { RowWriter, scoreColumns } from "../../output/row_writer.ts";
 import {
   attempt,
   endingFailure,
@@ -89,7 +89,7 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
     schema: "parscale.score/1",
     device,
     inputSha256: await hashInput(shard, from, invocation),
-    columns: SCORE_COLUMNS,
+    columns: scoreColumns(configKeys(invocation.config)),
     resume,
     identity: () => ({
       model: modelFingerprint(checkpoint),
