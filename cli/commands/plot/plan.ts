@@ -128,7 +128,7 @@ function pointsOf(
     const wrong = typeof at !== "number" ? key : typeof loss !== "number" ? field : undefined;
     if (wrong === undefined) return [[at as number, loss as number]];
     throw new DataError(
-      `line ${i + 1} of ${name} has ${wrong} ${show(row[wrong])}, expected a number`,
+      `row ${i + 1} of ${name} has ${wrong} ${show(row[wrong])}, expected a number`,
     );
   });
 }
