@@ -167,8 +167,12 @@ class Resolver {
         const message = `unexpected argument ${JSON.stringify(text)}`;
         this.problems.push({ message, ...(this.#meant(text) ?? (surplus > 1 ? QUOTING : {})) });
       } else if (argument.choices !== undefined && !argument.choices.includes(text)) {
-        const choices = argument.choices.join(", ");
-        const message = `unknown ${argument.name} "${text}": must be one of ${choices}`;
+        const [first, ...others] = argument.choices;
+        const choices = others.length > 0 ? `one of ${argument.choices.join(", ")}` : first;
+        // A word such as `ls` names itself.
+        const isWord = argument.name === argument.choices.join("|");
+        const unknown = isWord ? "unexpected argument" : `unknown ${argument.name}`;
+        const message = `${unknown} "${text}": must be ${choices}`;
         this.problems.push({ message, ...didYouMean(text, argument.choices) });
       }
     });
