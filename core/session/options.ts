@@ -14,7 +14,7 @@ export interface GenerateOptions extends Partial<SamplingOptions> {
   readonly jsonSchema?: object | boolean | undefined;
   /** Seed of the random numbers; the same seed gives the same text, whatever shares the batch. */
   readonly seed?: number;
-  /** Ends the generation between two tokens; its reason is thrown. */
+  /** Ends the generation between two tokens, or two chunks of a prompt; its reason is thrown. */
   readonly signal?: AbortSignal;
 }
 

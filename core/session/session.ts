@@ -321,7 +321,7 @@ export class Session implements Disposable {
     }
     signal?.throwIfAborted();
     const { memoryLimit } = this.#options;
-    const run = { batch, memoryLimit };
+    const run = { batch, memoryLimit, onPrefill: () => signal?.throwIfAborted() };
     for await (const event of complete(this.engine, this.tokenizer, requests, run)) {
       signal?.throwIfAborted();
       if (event.error !== undefined) throw event.error;

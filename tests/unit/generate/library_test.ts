@@ -77,6 +77,21 @@ Deno.test("a signal ends a generation with its reason", async () => {
   assertEquals((await model.complete(PROMPT, { maxTokens: 1 })).tokens.length, 1);
 });
 
+Deno.test("a signal ends a generation between two chunks of its prompt", async () => {
+  using own = await openModel(MODEL, { threads: 1 });
+  const controller = new AbortController(), { engine } = own;
+  const forward = engine.forward.bind(engine);
+  let chunks = 0;
+  engine.forward = (...step) => {
+    chunks++;
+    controller.abort(new Error("enough"));
+    return forward(...step);
+  };
+  const { signal } = controller, prompt = new Array(500).fill(1);
+  await assertRejects(() => own.complete(prompt, { signal }), Error, "enough");
+  assertEquals(chunks, 1);
+});
+
 Deno.test("options that are unknown or out of range are refused", async () => {
   const cases: [object, string][] = [
     [{ temprature: 1 }, "unknown option temprature"],
