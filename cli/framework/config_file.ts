@@ -112,7 +112,11 @@ export async function readUserConfig(
   const path = paths.find((_, i) => present[i] !== undefined);
   if (path === undefined) return undefined;
   const tables = await parseObject(await readText(path), path);
-  const flag = Object.keys(tables).find((key) => !isObject(tables[key]));
+  // YAML reads a table of comments alone as null.
+  const flag = Object.keys(tables).find((key) => tables[key] !== null && !isObject(tables[key]));
+  if (flag !== undefined && commands.includes(flag)) {
+    throw new UsageError(`"${flag}" in config "${path}" holds no flags by name`);
+  }
   if (flag !== undefined) {
     throw new UsageError(`"${flag}" in config "${path}" belongs to no command`, {
       hints: [`put it in a table named after its command, such as "${command}"`],

@@ -163,8 +163,17 @@ Deno.test("the user's file is under --config and over presets, with a table per 
     await write("[trian]\nlr = 2\n");
     const unknown = 'a table for an unknown command: "trian"';
     await assertRejects(() => resolved(["--model", "m"], env), UsageError, unknown);
+    await write("train = 2\n");
+    await assertRejects(
+      () => resolved(["--model", "m"], env),
+      UsageError,
+      "holds no flags by name",
+    );
     await write("lr = 2\n");
     await assertRejects(() => resolved(["--model", "m"], env), UsageError, "belongs to no command");
+    await Deno.remove(path);
+    await Deno.writeTextFile(`${home}/parscale/config.yaml`, "train:\n  # lr: 2\n");
+    assertEquals((await resolved(["--model", "m"], env)).values.lr, 1e-4);
   }));
 
 Deno.test("positional arguments: missing and not among the choices", async () => {
