@@ -12,6 +12,7 @@ import {
 } from "../../../core/eval/harness/paired.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import type { Row } from "../../output/table.ts";
+import { counted } from "../../output/units.ts";
 import type { Evaluation, Method, Summary, Timing } from "./evaluations.ts";
 
 /** One method on one task. */
@@ -175,7 +176,7 @@ export function conclusions(comparisons: readonly Comparison[]): string[] {
     const others = all.filter(({ against }) => against !== undefined);
     const clear = others.filter(({ against }) => against!.low > 0 || against!.high < 0);
     const unpaired = others.some(({ isPaired }) => !isPaired) ? ", means only" : "";
-    const rows = `${task} (${metric}, ${mean.n} rows${unpaired})`;
+    const rows = `${task} (${metric}, ${counted(mean.n, "row")}${unpaired})`;
     if (others.length === 0 && all.length > 1) {
       return `${rows}: no 95% interval, with which methods could be told apart`;
     }
