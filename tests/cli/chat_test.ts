@@ -109,6 +109,7 @@ async function converse(cwd: string, args: readonly string[] = [], options: Term
 }
 
 onTerminal("chat: a line is edited, and the arrows recall earlier messages", async (cwd) => {
+  const history = `${cwd}/state/parscale/chat_history`;
   for (const first of [true, false]) {
     await using chat = await converse(cwd);
     if (first) await chat.type("Tell yo\x7f\x1b[D\x1b[D\x1b[D\x1b[D\x1b[D\x1b[DI \x05u");
@@ -120,8 +121,10 @@ onTerminal("chat: a line is edited, and the arrows recall earlier messages", asy
     const { code, screen } = await chat.end();
     assertEquals(code, 0);
     assert(screen[screen.indexOf("> I Tell yu") + 1] !== ">", screen.join("\n"));
+    // As a full disk cuts a line.
+    await Deno.writeTextFile(history, '"Hel\n', { append: true });
   }
-  const { mode } = await Deno.stat(`${cwd}/state/parscale/chat_history`);
+  const { mode } = await Deno.stat(history);
   assertEquals(mode! & 0o777, 0o600);
 });
 

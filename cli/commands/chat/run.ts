@@ -1,5 +1,6 @@
 /** Runs `chat`: reads lines, answers messages, obeys lines that begin with a slash. */
 import { dirname } from "node:path";
+import { jsonValue } from "../../../core/base/files.ts";
 import { PLATFORM } from "../../../core/base/platform/mod.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { refuseFlags } from "../../input/forms.ts";
@@ -130,13 +131,11 @@ function historyPath(io: Io): string | undefined {
   return state && `${state}/parscale/chat_history`;
 }
 
-/** Reads the history; a file that is missing or damaged has none. */
+/** Reads the history; a file that is missing has none, and damaged lines are passed over. */
 async function readHistory(path: string): Promise<string[]> {
   try {
-    return (await Deno.readTextFile(path)).split("\n").filter((line) => line !== "")
-      .map((line) => JSON.parse(line)).filter((text) => typeof text === "string").slice(
-        -HISTORY_MESSAGES,
-      );
+    return (await Deno.readTextFile(path)).split("\n").map(jsonValue)
+      .filter((text) => typeof text === "string").slice(-HISTORY_MESSAGES);
   } catch {
     return [];
   }
