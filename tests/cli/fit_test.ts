@@ -157,7 +157,11 @@ Deno.test("the paper's parameters, of both corpora", async () => {
   assertEquals((1e5 * pile.huber_loss).toFixed(3), "1.814");
 });
 
-Deno.test("CSV and LaTeX rows", async () => {
+Deno.test("CSV and LaTeX rows, and a warning that answers are not among them", async () => {
+  for (const format of ["--format csv", "--latex", "--json"]) {
+    const { stderr } = await runParscale(`fit --preset paper --saving 8 ${format}`);
+    assertEquals(stderr.includes("without the answers of the law"), format !== "--json");
+  }
   const [head, first] = (await succeed("fit --preset paper --format csv")).split("\n");
   assertEquals(head, "streams,n_params,predicted,loss,error");
   assert(first!.startsWith("1,535813376,1.172"));

@@ -16,6 +16,10 @@ export async function run(plan: FitPlan, io: Io, invocation: Invocation): Promis
   using figure = openFigure(io, plan.curves, overwrite);
   const study = studyLaws(plan);
   warnAbout(study, io);
+  const hasAnswers = !plan.latex && !["csv", "md"].includes(invocation.format);
+  if (plan.questions.length > 0 && !hasAnswers) {
+    io.warn("the rows are without the answers of the law", "pass --json, or no format, for them");
+  }
   figure?.write(await drawCurves(study));
   if (plan.latex) writeText(io, latexOf(study), out, overwrite);
   else await report(study, io, invocation);
