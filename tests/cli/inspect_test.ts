@@ -66,7 +66,7 @@ Deno.test("rows that cannot be used are named by line; good ones before are out 
     [
       "--detokenize",
       "[64]\n[512]\n",
-      "token id 512 is not in the vocabulary of 512, expected 0 to",
+      "line 2 of stdin: token id 512 is not in the vocabulary of 512, expected 0 to",
     ],
   ];
   for (const [flag, stdin, words] of cases) {

@@ -1,5 +1,6 @@
 /** Carries out `parscale inspect`: facts about a checkpoint, or its tokenizer at work. */
-import { type DataError, UsageError } from "../../../core/base/errors.ts";
+import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { show } from "../../../core/base/files.ts";
 import { checkAdapterBackbone } from "../../../core/checkpoint/backbone.ts";
 import { HEADER_DTYPE } from "../../../core/base/dtype.ts";
 import type { StoredRange } from "../../../core/checkpoint/quantization.ts";
@@ -12,6 +13,7 @@ import { isOnHub } from "../../../core/hub/model.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import type { Tokenizer } from "../../../core/tokenizer/types.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { formatFlag } from "../../framework/table.ts";
 import { refuseFlags, refuseFormat } from "../../input/forms.ts";
@@ -186,13 +188,22 @@ async function runTokenizer(
   } else if (detokenize === "-") {
     for await (const { value, line } of readJsonLines(io.readLines(), "stdin")) {
       if (!isIds(value)) throw valueError(line, value, "a JSON array of token ids");
-      out.write(JSON.stringify(tokenizer.decode(value)) + "\n");
+      out.write(JSON.stringify(decodeLine(tokenizer, value, line)) + "\n");
     }
   } else {
     const text = tokenizer.decode(parseIds(detokenize!));
     out.write((out.isTerminal ? visibleLines(text) : text) + "\n");
   }
   out.commit();
+}
+
+function decodeLine(tokenizer: Tokenizer, ids: readonly number[], line: number): string {
+  try {
+    return tokenizer.decode(ids);
+  } catch (cause) {
+    if (!(cause instanceof DataError)) throw cause;
+    throw new DataError(`line ${line} of stdin`, { cause, hints: cause.hints });
+  }
 }
 
 async function folderOf({ model }: InspectValues, io: Io): Promise<string> {
@@ -209,7 +220,7 @@ function parseIds(given: string): number[] {
 }
 
 function valueError(line: number, value: unknown, expected: string): DataError {
-  return rowError("stdin", line, JSON.stringify(value), expected);
+  return rowError("stdin", line, show(value), expected);
 }
 
 function isIds(value: unknown): value is number[] {
