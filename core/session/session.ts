@@ -39,8 +39,11 @@ import {
   type CompletionRequest,
 } from "./stream.ts";
 
-/** A text, token ids, or messages for the chat template. */
-export type Prompt = string | readonly number[] | readonly ChatMessage[];
+/** A text, token ids, or messages for the chat template, which may be of a type without other fields. */
+export type Prompt =
+  | string
+  | readonly number[]
+  | readonly (ChatMessage | Pick<ChatMessage, "role" | "content">)[];
 
 /** Options with which a session was opened. */
 interface SessionOptions {

@@ -170,7 +170,12 @@ Deno.test("a program that could not be compiled is tried again", async () => {
 
 Deno.test("messages go through the chat template, or say that there is none", async () => {
   using chat = await openModel(CHAT_MODEL, { threads: 1 });
-  const messages = [{ role: "user", content: "a cat" }] as const;
+  // An interface has no index signature, as `ChatMessage` does.
+  interface Message {
+    role: string;
+    content: string;
+  }
+  const messages: Message[] = [{ role: "user", content: "a cat" }];
   assertEquals((await chat.complete(messages, { maxTokens: 2 })).tokens.length, 2);
   await assertRejects(() => model.complete(messages), DataError, "has no chat template");
 });
