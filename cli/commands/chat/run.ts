@@ -1,5 +1,6 @@
 /** Runs `chat`: reads lines, answers messages, obeys lines that begin with a slash. */
 import { dirname } from "node:path";
+import { DataError } from "../../../core/base/errors.ts";
 import { jsonValue } from "../../../core/base/files.ts";
 import { PLATFORM } from "../../../core/base/platform/mod.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
@@ -40,14 +41,24 @@ export function plan(values: ChatValues, _io: unknown, invocation: Invocation): 
 
 /** Text of `--dry-run`. */
 export async function describe(plan: ChatPlan, io: Io): Promise<PlanText> {
-  return await describeModels(plan.model, (model) => openServed(model, plan.adapters, io));
+  return await describeModels(plan.model, (model) => open({ ...plan, model }, io));
+}
+
+/** Opens the models, which need a chat template before there is a message. */
+async function open({ model, adapters }: ChatPlan, io: Io) {
+  const opened = await openServed(model, adapters, io);
+  if (opened.session.tokenizer.chatTemplate !== undefined) return opened;
+  opened.session[Symbol.dispose]();
+  throw new DataError(`"${model.model}" has no chat template for messages`, {
+    hints: ["pass one by `--chat-template FILE`, or continue a text by `parscale generate`"],
+  });
 }
 
 const PROMPT = "> ";
 
 /** Runs the command; the number is its exit code. */
 export async function run(plan: ChatPlan, io: Io): Promise<number> {
-  const { session: opened, models } = await openServed(plan.model, plan.adapters, io);
+  const { session: opened, models } = await open(plan, io);
   using _opened = opened;
   using session = new ChatSession(models, plan.system, plan.decoding);
   const isTerminal = io.isTerminal("stdin") && io.isTerminal("stdout");
