@@ -4,6 +4,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { flagsOf, loadAll } from "../../cli/framework/command.ts";
 import { commands } from "../../cli/commands/mod.ts";
 import { escapeRoff } from "../../cli/framework/man.ts";
+import { parse } from "../../cli/framework/parse.ts";
 import { isNegatable } from "../../cli/framework/table.ts";
 import { rowsOf, succeed } from "./models.ts";
 import { isInstalled, runCommand } from "./run.ts";
@@ -73,11 +74,17 @@ function* sources(folder: string): Generator<string> {
   }
 }
 
-Deno.test("presets and formats are complete", async () => {
+Deno.test("presets and formats are complete, values of presets as they are typed", async () => {
   const presets = await rowsOf("help presets");
-  const expected = (await loadAll(commands)).flatMap(({ name, presets = {} }) =>
+  const loaded = await loadAll(commands);
+  const expected = loaded.flatMap(({ name, presets = {} }) =>
     Object.keys(presets).map((preset) => [name, preset])
   );
+  for (const { command, values } of presets) {
+    const { flags } = loaded.find(({ name }) => name === command)!;
+    const { problems, positionals } = parse(values.split(" "), flags);
+    assertEquals([problems, positionals], [[], []], values);
+  }
   assertEquals(presets.map(({ command, preset }) => [command, preset]), expected);
   assert(expected.length >= 5);
   const formats = await rowsOf("help formats");

@@ -80,7 +80,9 @@ function presetRows(loaded: readonly Command[]): Row[] {
       command: command.name,
       preset,
       meaning: summary,
-      values: Object.entries(values).map(([name, value]) => `--${name} ${value}`).join(" "),
+      values: Object.entries(values).map(([name, value]) =>
+        value === true ? `--${name}` : value === false ? `--no-${name}` : `--${name} ${value}`
+      ).join(" "),
     }))
   );
 }
