@@ -61,6 +61,7 @@ async function parseObject(text: string, path: string): Promise<Record<string, u
   let content: unknown;
   try {
     content = parse(text);
+    JSON.stringify(content); // fails for YAML that holds itself
   } catch (error) {
     // The lines after the first show the place, which has no room in a message.
     const reason = (error as Error).message.split("\n")[0]!.replace(/:$/, "");

@@ -146,6 +146,8 @@ Deno.test("config files may be YAML or TOML, and say so where they are neither",
     const { message, cause } = await assertRejects(parse, UsageError, words);
     assertEquals([message.endsWith(":"), cause], [false, undefined]);
   }
+  const cyclic = () => parseConfig("streams: &a [1, *a]", "c.yaml", "train");
+  await assertRejects(cyclic, UsageError, "Converting circular structure");
 });
 
 Deno.test("the user's file is under --config and over presets, with a table per command", () =>
