@@ -117,7 +117,7 @@ export const BEAM_RULES: Readonly<Record<keyof BeamSearchOptions, Rule>> = {
   maxTokens: GENERATE_RULES.maxTokens,
   stop: GENERATE_RULES.stop,
   jsonSchema,
-  numBeams: whole(1),
+  numBeams: [(value) => whole(1)[0](value) && (value as number) <= 256, "an integer from 1 to 256"],
   lengthPenalty: number(-Number.MAX_VALUE, Number.MAX_VALUE, "a number"),
   earlyStopping: [
     (value) => [true, false, "never"].includes(value as boolean),

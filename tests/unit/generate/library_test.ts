@@ -64,8 +64,10 @@ Deno.test("beam search ends a sequence at a stop string, as sampling does", asyn
   const { text, tokens } = await model.complete(PROMPT, { stop: ["####"] });
   assertEquals([best[0]!.text, best[0]!.tokens], [text, tokens]);
   assertEquals(best[0]!.finishReason, "stop");
-  const wrong = { numBeams: 0 };
-  await assertRejects(() => model.beamSearch("a", wrong), UsageError, "numBeams must be");
+  for (const numBeams of [0, 257]) {
+    const search = () => model.beamSearch("a", { numBeams });
+    await assertRejects(search, UsageError, "numBeams must be");
+  }
 });
 
 Deno.test("a signal ends a generation with its reason", async () => {
