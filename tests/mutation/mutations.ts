@@ -285,7 +285,7 @@ core/base/stored.ts by unit/session/open_test.ts
   minima are lost where codes are quantized anew: own.offsets === format.offsets → true
 
 core/base/blocks.ts by unit/base/blocks_test.ts
-  codes of Q6_K have their zero elsewhere: q + 96 → q + 128
+  codes of Q6_K have their zero elsewhere: q + 0x60606060 → q + 0x80808080
   minima of Q4_K are lost: 8 * d * scale - dmin * min → 8 * d * scale
 
 core/checkpoint/open.ts by unit/checkpoint/gguf_test.ts
