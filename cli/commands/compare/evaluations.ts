@@ -69,9 +69,9 @@ export interface Timing {
 
 /** Evaluations from folders, and those whose documents stand on stdin where a - is. */
 export async function readAll(folders: readonly string[], io: Io): Promise<Evaluation[]> {
-  const twice = folders.find((folder, i) => folders.indexOf(folder) !== i);
-  if (twice === "-") throw new UsageError("`-` is given twice; stdin can be read once");
-  if (twice !== undefined) throw new UsageError(`"${twice}" is given twice`);
+  if (folders.filter((folder) => folder === "-").length > 1) {
+    throw new UsageError("`-` is given twice; stdin can be read once");
+  }
   const evaluations: Evaluation[] = [];
   for (const folder of folders) {
     if (folder === "-") evaluations.push(...await readDocuments(io));
