@@ -36,8 +36,8 @@ class Reader {
   value(): unknown {
     this.#skipSpace();
     const next = this.source[this.#at];
-    if (next === "[") return this.#items("[", "]");
-    if (next === "(") return this.#items("(", ")");
+    if (next === "[") return this.#items("[", "]", () => this.value());
+    if (next === "(") return this.#items("(", ")", () => this.value());
     if (next === "{") return this.#dict();
     if (next === "'" || next === '"') return this.#texts();
     const word = /[-+\w.]*/y;
@@ -54,11 +54,11 @@ class Reader {
     if (this.#at < this.source.length) throw this.#error("the end");
   }
 
-  #items(open: string, close: string): unknown[] {
+  #items<T>(open: string, close: string, read: () => T): T[] {
     this.#take(open);
-    const items: unknown[] = [];
+    const items: T[] = [];
     while (!this.#tryTake(close)) {
-      items.push(this.value());
+      items.push(read());
       if (!this.#tryTake(",")) {
         this.#take(close);
         break;
@@ -68,17 +68,11 @@ class Reader {
   }
 
   #dict(): Record<string, unknown> {
-    this.#take("{");
-    const entries: [string, unknown][] = [];
-    while (!this.#tryTake("}")) {
+    const entries = this.#items("{", "}", () => {
       const key = this.value();
       this.#take(":");
-      entries.push([String(key), this.value()]);
-      if (!this.#tryTake(",")) {
-        this.#take("}");
-        break;
-      }
-    }
+      return [String(key), this.value()];
+    });
     return Object.fromEntries(entries);
   }
 
