@@ -119,12 +119,13 @@ class Translator {
     return this.#characters[this.#at];
   }
 
+  /** The characters that come next, `count` at most. */
+  #ahead(count: number): string {
+    return this.#characters.slice(this.#at, this.#at + count).join("");
+  }
+
   #take(expected: string): boolean {
-    if (
-      !this.#characters.slice(this.#at, this.#at + expected.length).join("").startsWith(expected)
-    ) {
-      return false;
-    }
+    if (this.#ahead(expected.length) !== expected) return false;
     this.#at += expected.length;
     return true;
   }
@@ -195,8 +196,7 @@ class Translator {
       return this.#characters[this.#at++];
     }
     if (this.#next !== "{") return undefined;
-    const rest = this.#characters.slice(this.#at, this.#at + 40).join("");
-    const [whole, low = "", comma, high] = /^\{(\d*)(?:(,)(\d*))?\}/.exec(rest) ?? [];
+    const [whole, low = "", comma, high] = /^\{(\d*)(?:(,)(\d*))?\}/.exec(this.#ahead(40)) ?? [];
     if (whole === undefined || whole === "{}") return undefined; // a brace like any character
     this.#at += whole.length;
     return comma === undefined ? `{${low}}` : `{${low || 0},${high}}`;
@@ -239,9 +239,7 @@ class Translator {
 
   /** A group with flags of its own: `(?i-s:...)`. */
   #modified(mode: Mode): string {
-    const letters = /^([a-zA-Z]*)(?:-([a-zA-Z]+))?:/.exec(
-      this.#characters.slice(this.#at, this.#at + 40).join(""),
-    );
+    const letters = /^([a-zA-Z]*)(?:-([a-zA-Z]+))?:/.exec(this.#ahead(40));
     if (letters === null) this.#fail("unknown extension");
     const [whole, on = "", off = ""] = letters;
     this.#at += whole.length;
@@ -262,7 +260,7 @@ class Translator {
       return CLASSES[next]!;
     }
     if (next !== undefined && /[1-9]/.test(next)) {
-      const digits = /^\d{1,3}/.exec(this.#characters.slice(this.#at, this.#at + 3).join(""))![0];
+      const digits = /^\d{1,3}/.exec(this.#ahead(3))![0];
       if (/^[0-3][0-7]{2}$/.test(digits)) {
         this.#at += 3;
         return point(parseInt(digits, 8));
@@ -285,7 +283,7 @@ class Translator {
     this.#at++;
     const digits = { x: 2, u: 4, U: 8 }[next];
     if (digits !== undefined) {
-      const text = this.#characters.slice(this.#at, this.#at + digits).join("");
+      const text = this.#ahead(digits);
       const code = parseInt(text, 16);
       if (!new RegExp(`^[0-9a-fA-F]{${digits}}$`).test(text) || code > 0x10ffff) {
         this.#fail(`incomplete escape "\\${next}${text}"`);
@@ -294,8 +292,7 @@ class Translator {
       return code;
     }
     if (next === "0" || (/[1-7]/.test(next))) {
-      const rest = this.#characters.slice(this.#at, this.#at + 2).join("");
-      const octal = next + /^[0-7]{0,2}/.exec(rest)![0];
+      const octal = next + /^[0-7]{0,2}/.exec(this.#ahead(2))![0];
       this.#at += octal.length - 1;
       return parseInt(octal, 8);
     }
