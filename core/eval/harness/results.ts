@@ -6,7 +6,7 @@
 import { DataError } from "../../base/errors.ts";
 import type { Document } from "./documents.ts";
 import { meanWithError } from "./paired.ts";
-import { codePointLength, SPACE } from "../python/text.ts";
+import { BLANKS, codePointLength } from "../python/text.ts";
 import type { Sample } from "./samples.ts";
 import type { ChoiceQuestion, Metrics, OpenQuestion, Scorer, ScoringTools, Task } from "./task.ts";
 
@@ -76,9 +76,6 @@ export function choiceMetrics({ options, gold }: ChoiceQuestion, sample: Sample)
   return { acc: Number(argmax(values) === gold), acc_norm: Number(argmax(perCharacter) === gold) };
 }
 
-/** White space at which the harness splits a text to count its words. */
-const WHITE_SPACE = new RegExp(`[${SPACE}]+`, "u");
-
 /** Totals of a text, from which perplexities are derived. */
 export function textMetrics(text: string, sample: Sample): Metrics {
   const [loglikelihood] = sample.loglikelihood ?? [];
@@ -88,7 +85,7 @@ export function textMetrics(text: string, sample: Sample): Metrics {
   return {
     nats: -loglikelihood,
     tokens: sample.tokens,
-    words: text.split(WHITE_SPACE).length,
+    words: text.split(BLANKS).length,
     bytes: new TextEncoder().encode(text).length,
   };
 }

@@ -10,6 +10,9 @@ import { rstrip, SPACE } from "../../base/rstrip.ts";
 export { pythonRegex } from "./regex.ts";
 export { rstrip, SPACE };
 
+/** White space between words, where `str.split` and `\s+` cut a text. */
+export const BLANKS = new RegExp(`[${SPACE}]+`, "u");
+
 const LEADING_SPACE = new RegExp(`^[${SPACE}]+`, "u");
 
 /** `str.strip`: without white space, or without any of `chars`, at both ends. */

@@ -4,7 +4,7 @@
  * It is a list of substitutions that set blanks around whatever stands alone, and a final split at
  * blanks. Order is everything, and straight double quotes leave as two backticks or two apostrophes.
  */
-import { SPACE } from "../../python/text.ts";
+import { BLANKS } from "../../python/text.ts";
 import { pythonRegex } from "../../python/regex.ts";
 
 /** A pattern and what to put for a match, given its groups. */
@@ -71,8 +71,6 @@ const CONTRACTIONS = [
   " ('t)(is)\\b",
   " ('t)(was)\\b",
 ].map((pattern) => rule(pattern, (match, a = "", b = "") => ` ${first(match, a, b)} `, "i"));
-
-const BLANKS = new RegExp(`[${SPACE}]+`, "v");
 
 /** The words and marks of one sentence. */
 export function splitWords(sentence: string): string[] {

@@ -4,7 +4,7 @@
  * Keywords are data, yet the reference uses them as regular expressions, without word boundaries
  * except for forbidden ones. A keyword such as `(a+)+b` can take exponential time, there and here.
  */
-import { isLower, isUpper, lstrip, pythonRegex, SPACE, strip } from "../../python/text.ts";
+import { BLANKS, isLower, isUpper, lstrip, pythonRegex, strip } from "../../python/text.ts";
 import { checker, type Context, countMatches, type Family, holds } from "./checker.ts";
 import { detectLanguage } from "./language.ts";
 import { splitSentences } from "./punkt.ts";
@@ -40,7 +40,6 @@ export const keywords: Family = {
 };
 
 const DIVIDER = pythonRegex("\\s?\\*\\*\\*\\s?");
-const BLANKS = new RegExp(`[${SPACE}]+`, "u");
 
 /** Characters that end the first word of a paragraph. */
 const WORD_END = /[.,?!'"]/;
