@@ -10,7 +10,7 @@
  * tools' layouts are read as well; what they do not say stays undefined.
  */
 import { isObject, parseJson, show } from "../../base/files.ts";
-import { DataError } from "../../base/errors.ts";
+import { wrong } from "../../data/document.ts";
 
 /** One answer, as it stands in a file. */
 export interface Sample {
@@ -59,10 +59,10 @@ export type Fields = Readonly<Record<string, keyof typeof TYPES>>;
  * @throws {DataError} for anything but an object, and for a field of another type
  */
 export function requireFields<T>(value: unknown, fields: Fields, place: string): T {
-  if (!isObject(value)) throw bad(place, `is not a JSON object: ${show(value)}`);
+  if (!isObject(value)) throw wrong(place, `is not a JSON object: ${show(value)}`);
   for (const [name, type] of Object.entries(fields)) {
     if (TYPES[type](value[name])) continue;
-    throw bad(place, `has ${name} ${show(value[name])}, expected ${type}`);
+    throw wrong(place, `has ${name} ${show(value[name])}, expected ${type}`);
   }
   return value as T;
 }
@@ -96,9 +96,9 @@ export class SampleReader {
 
   /** Reads one line; undefined for a sample of a task that was not asked for. */
   read(value: unknown, place: string): Sample | undefined {
-    if (!isObject(value)) throw bad(place, `is not a JSON object: ${show(value)}`);
+    if (!isObject(value)) throw wrong(place, `is not a JSON object: ${show(value)}`);
     if (typeof value.error === "string") {
-      throw bad(place, `is a failed row without an answer: ${show(value.error)}`);
+      throw wrong(place, `is a failed row without an answer: ${show(value.error)}`);
     }
     const sample = this.#ours(value, place) ?? this.#evalPlus(value) ??
       this.#harness(value, place) ??
@@ -108,7 +108,7 @@ export class SampleReader {
       const problem = names === ""
         ? "is an empty object"
         : `is not a known kind of sample: ${names}`;
-      throw bad(place, problem, [
+      throw wrong(place, problem, [
         'a sample has "task", "doc_id" and "text"',
         'other layouts: {"task_id", "solution"} of EvalPlus, {"doc_id", "resps"} of the harness, ' +
         '{"id", "text"} of `parscale generate`',
@@ -116,7 +116,7 @@ export class SampleReader {
     }
     if (!this.tasks.includes(sample.task)) return undefined;
     const key = sampleKey(sample);
-    if (this.#seen.has(key)) throw bad(place, `repeats the sample ${show(key)}`);
+    if (this.#seen.has(key)) throw wrong(place, `repeats the sample ${show(key)}`);
     this.#seen.add(key);
     return sample;
   }
@@ -125,16 +125,16 @@ export class SampleReader {
     if (typeof value.task !== "string" || value.doc_id === undefined) return undefined;
     const { task, doc_id, sample = 0 } = value;
     const hasId = Number.isInteger(doc_id) && (doc_id as number) >= 0;
-    if (!hasId) throw bad(place, `has doc_id ${show(doc_id)}, expected a row number`);
+    if (!hasId) throw wrong(place, `has doc_id ${show(doc_id)}, expected a row number`);
     if (!Number.isInteger(sample)) {
-      throw bad(place, `has sample ${show(sample)}, expected a number`);
+      throw wrong(place, `has sample ${show(sample)}, expected a number`);
     }
     // Tables write null for a field that is absent.
     const present = Object.fromEntries(Object.entries(value).filter(([, field]) => field !== null));
     const fields = Object.entries(SAMPLE_FIELDS).filter(([name]) => name in present);
     requireFields(present, Object.fromEntries(fields), place);
     if (present.loglikelihood === undefined && present.text === undefined) {
-      throw bad(place, 'has neither "text" nor a list "loglikelihood"');
+      throw wrong(place, 'has neither "text" nor a list "loglikelihood"');
     }
     return { ...present, task, doc_id: doc_id as number, sample: sample as number };
   }
@@ -168,7 +168,7 @@ export class SampleReader {
     const pairs = resps.map((one) => (one as unknown[])?.[0]) as [unknown, unknown][];
     const numbers = pairs.map((pair) => Number(pair?.[0]));
     if (!numbers.every(Number.isFinite)) {
-      throw bad(place, `has ${show(resps)} in "resps", expected answers`);
+      throw wrong(place, `has ${show(resps)} in "resps", expected answers`);
     }
     const is_greedy = pairs.map(([, greedy]) => greedy === true || greedy === "True");
     return { ...key, sample: 0, loglikelihood: numbers, is_greedy };
@@ -186,7 +186,7 @@ export class SampleReader {
       return { task, doc_id: id as number, sample, text, tokens: count, finish_reason: reason };
     }
     if (Array.isArray(sequences)) {
-      throw bad(place, 'has several answers in "sequences"', [
+      throw wrong(place, 'has several answers in "sequences"', [
         "write one row per answer: `parscale generate` without `--num-return`",
       ]);
     }
@@ -200,15 +200,10 @@ export class SampleReader {
 
   #only(place: string): string {
     if (this.tasks.length === 1) return this.tasks[0]!;
-    throw bad(place, "does not name its task", [
+    throw wrong(place, "does not name its task", [
       "pass the one task these samples belong to with `--tasks`",
     ]);
   }
-}
-
-/** An error about a row; `problem` is a predicate, such as "repeats the sample …". */
-function bad(place: string, problem: string, hints: string[] = []): DataError {
-  return new DataError(`${place} ${problem}`, { hints });
 }
 
 /** Parses a line; a file cut off in its last line is told apart from a bad one. */
