@@ -51,9 +51,8 @@ export interface GraderOptions extends Pick<SandboxOptions, "cacheFolder" | "she
 
 /** Opens the sandbox. */
 export async function openGrader(
-  { cacheFolder, shell, ...options }: GraderOptions,
+  { cacheFolder, shell, workers = Math.min(8, usableCores()) }: GraderOptions,
 ): Promise<Grader> {
-  const workers = options.workers ?? Math.min(8, usableCores());
   const sandboxes = await openSandboxes({ workers, cacheFolder, shell });
   return new SandboxGrader(sandboxes, new Slots(workers), cacheFolder);
 }
@@ -122,35 +121,31 @@ class SandboxGrader implements Grader {
 
   /** Compares each result with the reference's. */
   async #compare(
-    { entryPoint, ...problem }: CodeProblem,
+    problem: CodeProblem,
     atol: number,
     solution: string,
     reference: Reference,
   ): Promise<Graded> {
+    const { entryPoint } = problem;
     const { inputs, expected } = reference;
     if (inputs.length === 0) return { status: "pass" };
     const values = expected.map((text) => text.slice(1));
     let right = 0;
     let wrong: string | undefined;
-    const end = await this.#runSolution(
-      { ...problem, entryPoint },
-      solution,
-      reference,
-      () => {
-        [right, wrong] = [0, undefined];
-        const isRight = compareWith({ entryPoint, atol, inputs, expected: values });
-        return ({ first, texts }) => {
-          for (const [offset, text] of texts.entries()) {
-            if (wrong !== undefined) return false;
-            // Each input once and in order, whatever the sandbox says.
-            const isNext = first + offset === right && right < inputs.length;
-            if (isNext && text.startsWith("=") && holds(isRight, right, text.slice(1))) right++;
-            else wrong = text;
-          }
-          return wrong === undefined;
-        };
-      },
-    );
+    const end = await this.#runSolution(problem, solution, reference, () => {
+      [right, wrong] = [0, undefined];
+      const isRight = compareWith({ entryPoint, atol, inputs, expected: values });
+      return ({ first, texts }) => {
+        for (const [offset, text] of texts.entries()) {
+          if (wrong !== undefined) return false;
+          // Each input once and in order, whatever the sandbox says.
+          const isNext = first + offset === right && right < inputs.length;
+          if (isNext && text.startsWith("=") && holds(isRight, right, text.slice(1))) right++;
+          else wrong = text;
+        }
+        return wrong === undefined;
+      };
+    });
     if (right === inputs.length && wrong === undefined && end.ending === "done") {
       return { status: "pass" };
     }
