@@ -74,14 +74,10 @@ export class References {
   /** The reference of a problem; each is made once. */
   async of(problem: CodeProblem): Promise<Reference | Unavailable> {
     const key = hash("sha256", JSON.stringify([FORMAT, this.pythonVersion, problem]));
-    let reference = this.#known.get(key);
-    if (!reference) {
-      reference = this.#make(problem, `${this.#folder}/${key}.json.gz`);
-      this.#known.set(key, reference);
-      const made = await reference;
-      if (!("unavailable" in made) && size(made) > HELD_CHARACTERS) this.#known.delete(key);
-    }
-    return await reference;
+    const path = `${this.#folder}/${key}.json.gz`;
+    const made = await this.#known.getOrInsertComputed(key, () => this.#make(problem, path));
+    if (!("unavailable" in made) && size(made) > HELD_CHARACTERS) this.#known.delete(key);
+    return made;
   }
 
   async #make(problem: CodeProblem, path: string): Promise<Reference | Unavailable> {
@@ -100,7 +96,7 @@ export class References {
     const base = tests.kind === "inputs" ? tests.base.length : inputs.length;
     return {
       inputs: asked.map((index) => inputs[index]!),
-      rule: kept.calls ? "encoded" : ruleOf(problem),
+      rule: ruleOf(problem, kept.calls),
       base: asked.filter((index) => index < base).length,
       expected: asked.map((index) => kept.texts[index]!),
       limits: seconds.map((second) => Math.max(LIMIT.least, LIMIT.factor * second)),
@@ -145,7 +141,8 @@ export function referenceProgram({ prompt, canonicalSolution }: CodeProblem): st
 }
 
 /** Returns the rule that turns inputs of a problem into arguments: the task number for MBPP. */
-function ruleOf({ benchmark, taskId }: CodeProblem): string {
+function ruleOf({ benchmark, taskId }: CodeProblem, calls: Kept["calls"]): string {
+  if (calls) return "encoded";
   return benchmark === "mbpp" ? taskId.slice(taskId.indexOf("/") + 1) : "";
 }
 
@@ -165,7 +162,7 @@ async function compute(sandbox: Sandbox, problem: CodeProblem): Promise<Kept | U
     calls = stringsIn(recorded.texts[0]!);
   }
   const inputs = inputsOf(problem, calls);
-  const rule = calls ? "encoded" : ruleOf(problem);
+  const rule = ruleOf(problem, calls);
   const texts: string[] = [];
   const seconds: number[] = [];
   while (texts.length < inputs.length) {
