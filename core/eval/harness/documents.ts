@@ -4,7 +4,7 @@
  * The drawing of shots runs on from row to row, so rows that are passed over still draw (section 2.2 of
  * the contract of lm-evaluation-harness 0.4.13).
  */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { UsageError } from "../../base/errors.ts";
 import type { ChatMessage } from "../../tokenizer/chat.ts";
 import type { TaskData } from "./data_folder.ts";
@@ -145,20 +145,17 @@ export async function requestsOf(
   if (task.kind === "perplexity") {
     return [{ kind: "loglikelihood_rolling", context: "", continuation: question.text }];
   }
-  const prompt = (text: string) =>
-    chat && !isCode(task)
-      ? chat(conversation(document, text))
-      : Promise.resolve(plainText(document, text));
+  const prompt = async (text: string) =>
+    chat && !isCode(task) ? await chat(conversation(document, text)) : plainText(document, text);
   if (task.kind === "generation") {
     const { stops, maxTokens } = task;
     const context = await prompt(question.text);
     return [{ kind: "generate_until", context, stop: stops, maxTokens }];
   }
-  const rendered = new Map<string, string>();
+  const rendered = new Map<string, Promise<string>>();
   const requests: LikelihoodRequest[] = [];
   for (const { text, ending } of (question as ChoiceQuestion).options) {
-    const context = rendered.get(text) ?? await prompt(text);
-    rendered.set(text, context);
+    const context = await rendered.getOrInsertComputed(text, prompt);
     // A template ends the context where the answer begins; plain text needs the blank between.
     requests.push({ kind: "loglikelihood", context, continuation: chat ? ending : ` ${ending}` });
   }
@@ -189,5 +186,5 @@ function conversation({ task, group, shots }: Document, text: string): ChatMessa
  * hashed before they are rendered, so that no template is needed to recognise a sample.
  */
 export function requestHash(plain: readonly Request[], isChat: boolean): string {
-  return createHash("sha256").update(JSON.stringify([isChat, plain])).digest("hex").slice(0, 16);
+  return hash("sha256", JSON.stringify([isChat, plain])).slice(0, 16);
 }

@@ -8,7 +8,7 @@
  * `doc_id` counts the rows of the whole task even there, so that `--score` finds them. Fields about the
  * harness itself and its Python are absent.
  */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { JsonObject } from "../../base/files.ts";
 import { jsonText } from "../../checkpoint/write.ts";
 import { flexibleExtract, strictMatch } from "../grading/math/gsm8k.ts";
@@ -75,8 +75,6 @@ const SUBJECTS: Readonly<Record<string, string>> = {
   number_theory: "num_theory",
   precalculus: "precalc",
 };
-
-const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
 /** Files of a run; the results are last. */
 export function harnessFiles(run: HarnessRun): TextFile[] {
@@ -241,9 +239,9 @@ function sampleHead(
     resps,
     filtered_resps: resps.map(([first]) => filtered(first!)),
     filter,
-    doc_hash: sha256(JSON.stringify(doc, null, 2)),
-    prompt_hash: sha256(args[0]!.arg_0),
-    target_hash: sha256(target),
+    doc_hash: hash("sha256", JSON.stringify(doc, null, 2)),
+    prompt_hash: hash("sha256", args[0]!.arg_0),
+    target_hash: hash("sha256", target),
   };
 }
 

@@ -4,8 +4,8 @@
  * Samples of a run are complete; those of a file may answer some rows only, which is said, and rows
  * without an answer are not counted as wrong.
  */
-import { createHash } from "node:crypto";
 import { DataError } from "../../base/errors.ts";
+import { hashJson } from "../../data/hash.ts";
 import type { EvalFolder } from "./eval_folder.ts";
 import type { PlannedDocument } from "./predict.ts";
 import type { PreparedTask } from "./prepare.ts";
@@ -80,9 +80,10 @@ async function scoreTask(
     watch.interruption.throwIfAborted();
     const some = answered.slice(start, start + AT_ONCE).map(async ({ document, hash, samples }) => {
       const { id, group } = document;
-      const scored = hashOf({ samples, question: document.question, sanitize: tools.sanitize });
-      const key = { task: task.name, doc_id: id, group, request: hash, samples: scored };
-      const old = known.get(`${id} ${hash} ${key.samples}`);
+      const scored = { samples, question: document.question, sanitize: tools.sanitize };
+      const own = hashJson(scored).slice(0, 16);
+      const key = { task: task.name, doc_id: id, group, request: hash, samples: own };
+      const old = known.get(`${id} ${hash} ${own}`);
       if (old) return old;
       const fresh = { ...key, metrics: await score(document, samples) };
       // What ends with the sandbox is no score.
@@ -94,10 +95,6 @@ async function scoreTask(
     progress.update(start + some.length);
   }
   return scores;
-}
-
-function hashOf(scored: unknown): string {
-  return createHash("sha256").update(JSON.stringify(scored)).digest("hex").slice(0, 16);
 }
 
 /** Programs that could not even be tried count as wrong, which has to be said. */
