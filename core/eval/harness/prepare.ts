@@ -87,13 +87,12 @@ async function prepareTask(
   warn: (text: string) => void,
 ): Promise<PreparedTask> {
   const task = taskOf(name)!;
-  const { rows, pool, files } = await readTaskData(task, data, shots);
+  const read = await readTaskData(task, data, shots);
+  const { rows, pool, files } = read;
   warnAboutSizes(task, rows.length, pool.length, limit !== undefined || ids !== undefined, warn);
   const documents: PlannedDocument[] = [];
   let place = 0;
-  for (
-    const document of documentsOf(task, { rows, pool, files }, { shots, limit, ids, excludeSelf })
-  ) {
+  for (const document of documentsOf(task, read, { shots, limit, ids, excludeSelf })) {
     if (shard && place++ % shard.of !== shard.part - 1) continue;
     const requests = await requestsOf(document);
     documents.push({ document, requests, hash: requestHash(requests, chat) });
