@@ -72,8 +72,10 @@ function fromTag(tag: string, body: any): Value {
       const value = body.startsWith("-") ? -BigInt(`0x${body.slice(1)}`) : BigInt(`0x${body}`);
       return { type: "int", kind: "int", value };
     }
-    case "f":
-      return { type: "float", kind: "float", value: body === "nan" ? NaN : infinity(body) };
+    case "f": {
+      const value = body === "nan" ? NaN : body === "-inf" ? -Infinity : Infinity;
+      return { type: "float", kind: "float", value };
+    }
     case "c": {
       const [real, imaginary] = body.map((part: Tree) => toNumber(fromTree(part)));
       return { type: "complex", kind: "complex", value: [real, imaginary] };
@@ -101,10 +103,6 @@ function fromTag(tag: string, body: any): Value {
     default:
       return { type: String(body), kind: "opaque" };
   }
-}
-
-function infinity(text: string): number {
-  return text === "-inf" ? -Infinity : Infinity;
 }
 
 /** A real number as a float; undefined for any other value. */
