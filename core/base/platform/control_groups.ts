@@ -10,17 +10,11 @@ import type { GroupLimits, ReadFile } from "./types.ts";
 
 /** The limits of this process's groups, ancestors included: the least of each counts. */
 export function groupLimits(read: ReadFile): GroupLimits {
-  const cores = [...groupFolders("cpu", read)]
-    .map((folder) => quotaOf(folder, read)).filter((quota) => quota > 0);
   const memory = [...groupFolders("memory", read)].flatMap((folder) => memoryOf(folder, read));
   return {
-    ...(cores.length > 0 ? { cores: Math.min(...cores) } : {}),
-    ...(memory.length > 0
-      ? {
-        memory: Math.min(...memory.map(({ limit }) => limit)),
-        freeMemory: Math.min(...memory.map(({ limit, used }) => Math.max(0, limit - used))),
-      }
-      : {}),
+    cores: Math.min(...groupFolders("cpu", read).map((folder) => quotaOf(folder, read))),
+    memory: Math.min(...memory.map(({ limit }) => limit)),
+    freeMemory: Math.min(...memory.map(({ limit, used }) => Math.max(0, limit - used))),
   };
 }
 
@@ -42,12 +36,12 @@ function* groupFolders(controller: "cpu" | "memory", read: ReadFile): Generator<
   }
 }
 
-/** Cores that the quota of one group amounts to; 0 where there is none. */
+/** Cores that the quota of one group amounts to; Infinity where there is none. */
 function quotaOf(folder: string, read: ReadFile): number {
   const [quota, period] = read(`${folder}/cpu.max`)?.split(" ") ??
     [read(`${folder}/cpu.cfs_quota_us`), read(`${folder}/cpu.cfs_period_us`)];
   const limit = Number(quota) / Number(period);
-  return Number.isFinite(limit) ? limit : 0;
+  return limit > 0 ? limit : Infinity;
 }
 
 interface MemoryLimit {

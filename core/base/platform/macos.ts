@@ -1,6 +1,6 @@
 /** macOS, as far as it differs from Linux. */
 import { LINUX } from "./linux.ts";
-import type { Platform } from "./types.ts";
+import { NO_LIMITS, type Platform } from "./types.ts";
 
 export const MACOS: Platform = {
   ...LINUX,
@@ -11,7 +11,7 @@ export const MACOS: Platform = {
     const home = this.home(env);
     return env("XDG_CACHE_HOME") || (home && `${home}/Library/Caches`);
   },
-  limits: () => ({}),
+  limits: () => NO_LIMITS,
   peakMemory: () => null,
   ignoresHangup: () => false,
 };

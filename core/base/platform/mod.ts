@@ -47,7 +47,7 @@ export function usableCores(
     platform?: Platform;
   } = {},
 ): number {
-  return Math.max(1, Math.floor(Math.min(cores, platform.limits(read).cores ?? cores)));
+  return Math.max(1, Math.floor(Math.min(cores, platform.limits(read).cores)));
 }
 
 /** Bytes of memory. */
@@ -69,7 +69,7 @@ export function memoryInfo(
     platform?: Platform;
   } = {},
 ): MemoryInfo {
-  const { memory = Infinity, freeMemory = Infinity } = platform.limits(read);
+  const { memory, freeMemory } = platform.limits(read);
   return {
     total: Math.min(machine.total, memory),
     available: Math.min(machine.available || machine.free, freeMemory),

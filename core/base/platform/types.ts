@@ -9,15 +9,18 @@ export type ReadFile = (path: string) => string | undefined;
 /** Signals upon which commands save. */
 export type EndingSignal = "SIGINT" | "SIGTERM" | "SIGHUP" | "SIGBREAK";
 
-/** Limits of the control group of this process; absent where it sets no limit. */
+/** Limits of the control group of this process; infinite where it sets no limit. */
 export interface GroupLimits {
   /** Cores that the quota of processor time amounts to. */
-  readonly cores?: number;
+  readonly cores: number;
   /** Bytes of memory that all processes of the group may hold. */
-  readonly memory?: number;
+  readonly memory: number;
   /** Bytes of it that are still free. */
-  readonly freeMemory?: number;
+  readonly freeMemory: number;
 }
+
+/** Limits where there are no control groups. */
+export const NO_LIMITS: GroupLimits = { cores: Infinity, memory: Infinity, freeMemory: Infinity };
 
 /** Of a process: at work, stopped by a signal, or ended, even if its parent has not taken note yet. */
 export type ProcessState = "running" | "stopped" | "gone";

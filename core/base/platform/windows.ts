@@ -1,5 +1,5 @@
 /** Windows. */
-import { codeOf, type Platform } from "./types.ts";
+import { codeOf, NO_LIMITS, type Platform } from "./types.ts";
 
 /**
  * Codes of a rename over a file that another program, often a virus scanner, has open at the moment,
@@ -26,7 +26,7 @@ export const WINDOWS: Platform = {
     return env("XDG_CACHE_HOME") || env("LOCALAPPDATA") || (home && `${home}\\AppData\\Local`);
   },
   temporary: (env) => env("TEMP") || env("TMP") || `${env("SystemRoot") ?? "C:\\Windows"}\\Temp`,
-  limits: () => ({}),
+  limits: () => NO_LIMITS,
   peakMemory: () => null,
   ignoresHangup: () => false,
   processState: () => undefined,
