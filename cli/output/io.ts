@@ -4,6 +4,7 @@
  * as `ClosedPipeError`, which `main` turns into a quiet end. A gone stderr is ignored.
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
+import { writeAllSync } from "../../core/base/write_all.ts";
 import { guardTerminal, visible, visibleLines } from "./clean.ts";
 import { isSystemError, writeError } from "./write_error.ts";
 import { type ColorMode, type Palette, palette, wantsColor } from "./color.ts";
@@ -232,11 +233,7 @@ export class Io {
 export function processSystem(): System {
   const streams = { stdin: Deno.stdin, stdout: Deno.stdout, stderr: Deno.stderr };
   return {
-    write(stream, bytes) {
-      for (let written = 0; written < bytes.length;) {
-        written += streams[stream].writeSync(bytes.subarray(written));
-      }
-    },
+    write: (stream, bytes) => writeAllSync(streams[stream], bytes),
     stdin: () => Deno.stdin.readable,
     isTerminal: (stream) => streams[stream].isTerminal(),
     env(name) {

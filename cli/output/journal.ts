@@ -6,7 +6,7 @@
  */
 import { createHash } from "node:crypto";
 import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
-import { isObject, type JsonObject, jsonValue } from "../../core/base/files.ts";
+import { isObject, type JsonObject, jsonValue, readExactlySync } from "../../core/base/files.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
 import { toJson } from "./document.ts";
 import { exists, isDevice } from "./sink.ts";
@@ -136,10 +136,7 @@ export class Journal implements Disposable {
     for (const at of [...this.#entries.keys()].sort((a, b) => a - b)) {
       const { offset, length } = this.#entries.get(at)!;
       const bytes = new Uint8Array(length);
-      this.#file.seekSync(offset, Deno.SeekMode.Start);
-      for (let done = 0, count; done < length; done += count) {
-        count = this.#file.readSync(bytes.subarray(done)) ?? length;
-      }
+      readExactlySync(this.#file, this.path, offset, bytes);
       yield* (JSON.parse(new TextDecoder().decode(bytes)) as { rows: Row[] }).rows;
     }
   }
