@@ -136,11 +136,8 @@ export class Report implements Disposable {
 }
 
 function showField(value: unknown): unknown {
-  return typeof value === "number" && !Number.isInteger(value)
-    ? String(Number(value.toPrecision(6)))
-    : typeof value === "number"
-    ? String(value)
-    : value;
+  if (typeof value !== "number") return value;
+  return String(Number.isInteger(value) ? value : Number(value.toPrecision(6)));
 }
 
 /** Writes rows as the whole result, under a remark that is composed once all of them are known. */
