@@ -20,26 +20,21 @@ import { Fields } from "./fields.ts";
 import { isForeignQuantization, QUANTIZATION_KEY } from "./quantization.ts";
 import { readRope, ropeToJson } from "./rope_config.ts";
 
-const MODEL_TYPES: Readonly<Record<string, Family>> = {
-  qwen2: "qwen2",
-  qwen2_parscale: "qwen2",
-  qwen3: "qwen3",
-  qwen3_parscale: "qwen3",
-  llama: "llama",
-  llama_parscale: "llama",
-};
-
 const TORCH_DTYPE: Readonly<Record<WeightType, string>> = {
   f32: "float32",
   bf16: "bfloat16",
   f16: "float16",
 };
 
-const ARCHITECTURE: Readonly<Record<Family, string>> = {
+/** Families as classes of transformers begin with them. */
+export const ARCHITECTURE: Readonly<Record<Family, string>> = {
   qwen2: "Qwen2",
   qwen3: "Qwen3",
   llama: "Llama",
 };
+
+/** Values of `model_type`: a family, or its ParScale models. */
+const MODEL_TYPES = Object.keys(ARCHITECTURE).flatMap((family) => [family, `${family}_parscale`]);
 
 /** Sizes that a file may leave out, as the classes of the families have them. */
 const QWEN_SIZES = { vocab: 151936, intermediate: 22016, context: 32768 };
@@ -81,7 +76,7 @@ const EPSILON = { low: 1e-12, high: 0.1 };
 export function parseConfig(json: JsonObject, path: string): ModelConfig {
   const fields = new Fields(json, path);
   const modelType = readModelType(fields);
-  const family = MODEL_TYPES[modelType]!;
+  const family = modelType.replace("_parscale", "") as Family;
   refuseUnsupported(fields);
 
   const hiddenSize = fields.integer("hidden_size", 4096);
@@ -119,13 +114,13 @@ export function parseConfig(json: JsonObject, path: string): ModelConfig {
 
 function readModelType(fields: Fields): string {
   const modelType = fields.json.model_type;
-  if (typeof modelType === "string" && Object.hasOwn(MODEL_TYPES, modelType)) return modelType;
+  if (typeof modelType === "string" && MODEL_TYPES.includes(modelType)) return modelType;
   const hints = typeof modelType === "string" && modelType.includes("moe")
     ? [
       "mixture-of-experts models are not supported; use a dense Qwen2, Qwen2.5, Qwen3 or Llama model",
     ]
     : ["Qwen2.5 has model_type qwen2; Llama 3, SmolLM and SmolLM2 have model_type llama"];
-  throw fields.error("model_type", `one of ${Object.keys(MODEL_TYPES).join(", ")}`, hints);
+  throw fields.error("model_type", `one of ${MODEL_TYPES.join(", ")}`, hints);
 }
 
 /** Refuses by name whatever would silently be computed wrongly. */

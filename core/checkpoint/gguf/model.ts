@@ -9,18 +9,14 @@ import { DataError } from "../../base/errors.ts";
 import { type JsonObject, openRegularFile, show } from "../../base/files.ts";
 import { toF32 } from "../../base/dtype.ts";
 import { type Encoding, readsFrom } from "../../base/stored.ts";
+import type { Family } from "../../model/config.ts";
 import { ropeFrequencies } from "../../model/rope_frequencies.ts";
+import { ARCHITECTURE } from "../config.ts";
 import { Fields } from "../fields.ts";
 import { readRope } from "../rope_config.ts";
 import type { FoundTensor } from "../weight_files.ts";
 import type { GgufHead, GgufTensor } from "./head.ts";
 import type { Metadata } from "./metadata.ts";
-
-const ARCHITECTURES: Readonly<Record<string, string>> = {
-  llama: "LlamaForCausalLM",
-  qwen2: "Qwen2ForCausalLM",
-  qwen3: "Qwen3ForCausalLM",
-};
 
 /** Names outside of layers. */
 const TENSORS: Readonly<Record<string, string>> = {
@@ -73,7 +69,7 @@ export function configOf({ metadata, tensors }: GgufHead): JsonObject {
     });
   }
   const family = metadata.text("general.architecture") ?? "";
-  if (!Object.hasOwn(ARCHITECTURES, family)) {
+  if (!Object.hasOwn(ARCHITECTURE, family)) {
     throw new DataError(
       `"${path}" has architecture ${show(family)}, expected llama, qwen2 or qwen3`,
       { hints: ["Qwen2.5 is qwen2; Llama, SmolLM and SmolLM2 are llama"] },
@@ -99,7 +95,7 @@ export function configOf({ metadata, tensors }: GgufHead): JsonObject {
     [...tensors.keys()].some((name) => name.endsWith(`.${part}.bias`));
   const theta = real("rope.freq_base", 10000);
   return {
-    architectures: [ARCHITECTURES[family]],
+    architectures: [`${ARCHITECTURE[family as Family]}ForCausalLM`],
     model_type: family,
     vocab_size: number("vocab_size", table.shape[0]),
     hidden_size: width,
