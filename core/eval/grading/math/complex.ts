@@ -101,8 +101,8 @@ const arcsin = (z: Complex): Complex => overI(arsinh(timesI(z)));
 const arccos = (z: Complex): Complex => subtract(real(Math.PI / 2), arcsin(z));
 const arctan = (z: Complex): Complex => overI(artanh(timesI(z)));
 
-/** Functions of one argument by their LaTeX names, and rounding, on both parts. */
-export const FUNCTION_VALUES = {
+/** Functions of one argument with names of their own in LaTeX. */
+export const FUNCTIONS = {
   ...{ exp, ln, sin, cos, tan, sinh, cosh, tanh, arcsin, arccos, arctan, arsinh, arcosh, artanh },
   csc: (z: Complex) => reciprocal(sin(z)),
   sec: (z: Complex) => reciprocal(cos(z)),
@@ -110,11 +110,6 @@ export const FUNCTION_VALUES = {
   arccsc: (z: Complex) => arcsin(reciprocal(z)),
   arcsec: (z: Complex) => arccos(reciprocal(z)),
   arccot: (z: Complex) => arctan(reciprocal(z)),
-  abs: (z: Complex) => real(size(z)),
-  floor: (z: Complex) => ({ re: Math.floor(z.re), im: Math.floor(z.im) }),
-  ceil: (z: Complex) => ({ re: Math.ceil(z.re), im: Math.ceil(z.im) }),
-  conjugate,
-  negate,
 } as const;
 
 /** Lanczos' coefficients for g = 7. */

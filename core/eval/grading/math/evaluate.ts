@@ -25,11 +25,16 @@ const EXACT: Partial<Record<Operation, (a: Rational, b: Rational) => Rational | 
   ceil: (a) => rational.negate(rational.floor(rational.negate(a))),
 };
 
-/** All operations in floating point. */
+/** All operations in floating point; rounding is that of both parts. */
 const FLOAT: Readonly<Record<Operation, (a: Complex, b: Complex) => Complex>> = {
-  ...complex.FUNCTION_VALUES,
+  ...complex.FUNCTIONS,
   add: complex.add,
   multiply: complex.multiply,
+  negate: complex.negate,
+  conjugate: complex.conjugate,
+  abs: (z) => complex.real(complex.size(z)),
+  floor: ({ re, im }) => ({ re: Math.floor(re), im: Math.floor(im) }),
+  ceil: ({ re, im }) => ({ re: Math.ceil(re), im: Math.ceil(im) }),
   power: complex.power,
   factorial: complex.factorial,
   binomial: (n, k) => {

@@ -3,6 +3,7 @@
  *
  * Every operation is one node with a name and arguments, so that an evaluator is a table by name.
  */
+import type { FUNCTIONS } from "./complex.ts";
 import type { Rational } from "./rational.ts";
 
 /** A number, a symbol of unknown value, or an operation on other formulas. */
@@ -12,13 +13,6 @@ export type Formula =
   | { readonly kind: "call"; readonly name: Operation; readonly args: readonly Formula[] }
   /** A function nothing is known of, such as f in f(x). */
   | { readonly kind: "unknown"; readonly name: string; readonly args: readonly Formula[] };
-
-/** Functions of one argument with names of their own in LaTeX. */
-export const FUNCTIONS = [
-  ...["exp", "ln", "sin", "cos", "tan", "csc", "sec", "cot"],
-  ...["arcsin", "arccos", "arctan", "arccsc", "arcsec", "arccot"],
-  ...["sinh", "cosh", "tanh", "arsinh", "arcosh", "artanh"],
-] as const;
 
 /** Everything that can be computed. */
 export type Operation =
@@ -32,7 +26,7 @@ export type Operation =
   | "floor"
   | "ceil"
   | "conjugate"
-  | (typeof FUNCTIONS)[number];
+  | keyof typeof FUNCTIONS;
 
 /** An operation on formulas. */
 export function call(name: Operation, ...args: Formula[]): Formula {

@@ -6,7 +6,8 @@
  * `2x3` without letters around is 6. Unlike that reader it accepts no text whose end it cannot read,
  * but for the base of a number.
  */
-import { call, type Formula, FUNCTIONS, type Operation, symbolsOf } from "./formula.ts";
+import { FUNCTIONS } from "./complex.ts";
+import { call, type Formula, type Operation, symbolsOf } from "./formula.ts";
 import { type Token, tokenize, UnreadableFormula } from "./latex_tokens.ts";
 import { fromDecimal, ONE } from "./rational.ts";
 
@@ -35,7 +36,7 @@ const ROUNDED: Readonly<Record<string, readonly [string, Operation]>> = {
 };
 
 /** Functions with commands of their own. */
-const NAMED: ReadonlySet<string> = new Set(FUNCTIONS.map((name) => `\\${name}`));
+const NAMED: ReadonlySet<string> = new Set(Object.keys(FUNCTIONS).map((name) => `\\${name}`));
 /** Those that may have a base. */
 const LOGARITHMS = new Set(["\\log", "\\ln", "\\lg"]);
 /** Functions whose power −1 is the inverse. */
