@@ -123,9 +123,7 @@ export class StreamsByLoad {
 
   /** Step times by batch, to be added to. */
   #entries(streams: number): Map<number, Entry> {
-    const entries = this.#steps.get(streams) ?? new Map<number, Entry>();
-    this.#steps.set(streams, entries);
-    return entries;
+    return this.#steps.getOrInsertComputed(streams, () => new Map());
   }
 
   #fits(streams: number, wanted: Load, load: ReadonlyMap<number, Load>): boolean {

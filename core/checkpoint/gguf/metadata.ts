@@ -126,9 +126,7 @@ export class Metadata {
   texts(key: string): Texts | undefined {
     const value = this.values.get(key);
     if (value === undefined) return undefined;
-    const known = this.#texts.get(key) ?? this.#readTexts(key, value);
-    this.#texts.set(key, known);
-    return known;
+    return this.#texts.getOrInsertComputed(key, () => this.#readTexts(key, value));
   }
 
   #readTexts(key: string, value: MetadataValue): Texts {
