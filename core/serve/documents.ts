@@ -104,9 +104,8 @@ export class Documents {
     if (this.request.topLogprobs === undefined) return null;
     const { tokenizer } = choice.model.session;
     if (this.#isChat) return tokens.length > 0 ? chatLogprobs(tokenizer, tokens) : null;
-    const lists = this.#logprobs.get(choice) ?? new CompletionLogprobs(tokenizer);
-    this.#logprobs.set(choice, lists);
-    return lists.document(tokens);
+    return this.#logprobs.getOrInsertComputed(choice, () => new CompletionLogprobs(tokenizer))
+      .document(tokens);
   }
 }
 
@@ -140,7 +139,7 @@ function callDelta({ index, id, name, arguments: text }: ToolCallDelta) {
 }
 
 /** Tokens of all choices; a prompt counts once, however many choices it has. */
-function usageOf(choices: readonly Choice[]) {
+export function usageOf(choices: readonly Choice[]) {
   // Of several choices the first one has read the prompt.
   const prompts = new Map(
     choices.toReversed().map(({ prompt, cachedTokens }) => [prompt, cachedTokens]),

@@ -1,5 +1,6 @@
 /** Log record of one request. */
 import type { Choice } from "./choice.ts";
+import { usageOf } from "./documents.ts";
 import type { ServedModel } from "./service.ts";
 
 /** A request and how it was answered. */
@@ -49,16 +50,15 @@ export class Recorder {
   end(status: number, error?: string): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    const sum = (values: Iterable<number>) => [...values].reduce((a, b) => a + b, 0);
-    const prompts = new Set(this.#choices.map(({ prompt }) => prompt));
+    const usage = usageOf(this.#choices);
     this.take({
       method: this.method,
       path: this.path,
       status,
       model: this.#model?.name,
       streams: this.#model?.session.config.streams,
-      promptTokens: sum(prompts.values().map(({ tokens }) => tokens.length)),
-      newTokens: sum(this.#choices.map(({ newTokens }) => newTokens)),
+      promptTokens: usage.prompt_tokens,
+      newTokens: usage.completion_tokens,
       firstTokenMs: this.#firstTokenMs,
       totalMs: performance.now() - this.#began,
       error,
