@@ -62,11 +62,10 @@ export class Metrics {
 
   /** Adds a duration to a histogram. */
   observe(name: keyof typeof HISTOGRAMS, labels: Labels, seconds: number): void {
-    const byLabels = this.#histograms.get(name)!;
-    const key = textOf(labels);
-    const known = byLabels.get(key) ??
-      { labels, counts: new Float64Array(SECONDS.length + 1), sum: 0 };
-    byLabels.set(key, known);
+    const known = this.#histograms.get(name)!.getOrInsertComputed(
+      textOf(labels),
+      () => ({ labels, counts: new Float64Array(SECONDS.length + 1), sum: 0 }),
+    );
     const bucket = SECONDS.findIndex((bound) => seconds <= bound);
     known.counts[bucket < 0 ? SECONDS.length : bucket]!++;
     known.sum += seconds;
@@ -153,12 +152,9 @@ export class ChoiceMetrics {
     if (event.kind === "token") {
       metrics.count("generation_tokens_total", labels);
       if (event.weights) metrics.weigh(labels.model, event.weights);
-      if (this.#lastToken === undefined) {
-        metrics.observe("time_to_first_token_seconds", labels, seconds);
-      } else {
-        const gap = (now - this.#lastToken) / 1000;
-        metrics.observe("inter_token_latency_seconds", labels, gap);
-      }
+      const isFirst = this.#lastToken === undefined;
+      const name = isFirst ? "time_to_first_token_seconds" : "inter_token_latency_seconds";
+      metrics.observe(name, labels, (now - (this.#lastToken ?? this.#began)) / 1000);
       this.#lastToken = now;
     }
     if (event.kind === "done") {
