@@ -1,16 +1,11 @@
 /** Errors of the HTTP API: status, and the document that OpenAI clients read. */
 import { NumericalError, ParscaleError } from "../base/errors.ts";
 
-/** Error types by status. */
+/** Error types by status; others below 500 are invalid requests. */
 const TYPES: Readonly<Record<number, string>> = {
-  400: "invalid_request_error",
   401: "authentication_error",
   403: "permission_error",
-  404: "invalid_request_error",
-  405: "invalid_request_error",
-  413: "invalid_request_error",
   429: "overloaded",
-  500: "server_error",
   503: "unavailable_error",
 };
 
@@ -38,7 +33,8 @@ export class ApiError extends Error {
   /** The document of the response. */
   get document() {
     const { message, status, options: { param = null, code = null } } = this;
-    return { error: { message, type: TYPES[status] ?? "server_error", param, code } };
+    const type = TYPES[status] ?? (status < 500 ? "invalid_request_error" : "server_error");
+    return { error: { message, type, param, code } };
   }
 }
 
