@@ -221,7 +221,7 @@ export function jsonValue(text: string): unknown {
 }
 
 /** Why `JSON.parse` refused a text, to stand after "is not valid JSON: "; the text is not repeated. */
-export function jsonReason(error: unknown): string {
+function jsonReason(error: unknown): string {
   const reason = (error as Error).message.replace(
     /, (\.\.\.)?".*"(\.\.\.)? is not valid JSON$/s,
     "",

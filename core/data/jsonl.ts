@@ -6,7 +6,7 @@
  * of an editor.
  */
 import type { DataError } from "../base/errors.ts";
-import { joinBytes, jsonReason } from "../base/files.ts";
+import { joinBytes, parseJson } from "../base/files.ts";
 import { type Document, rowOf, toDocument, wrong } from "./document.ts";
 
 const LINE_FEED = 0x0a;
@@ -39,7 +39,12 @@ export async function* readJsonRows(
   for await (const line of linesOf(chunks, (row) => rowOf(file, row))) {
     row++;
     const text = decodeText(line, rowOf(file, row));
-    if (text.trim() !== "") yield { row, value: parse(text, file, row) };
+    if (text.trim() === "") continue;
+    // A table pretty-printed or written as one list is the usual reason of other text.
+    const hints = /^\s*[[{]\s*$/.test(text)
+      ? ["write one JSON object per line, not one list or object over many lines"]
+      : [];
+    yield { row, value: parseJson(text, rowOf(file, row), hints) };
   }
 }
 
@@ -111,17 +116,5 @@ export function decodeText(bytes: Uint8Array, at: string): string {
     throw wrong(at, "is not UTF-8 text", [
       "convert the file to UTF-8; compressed files need their extension, .gz or .zst",
     ]);
-  }
-}
-
-function parse(text: string, file: string, row: number): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    // A table pretty-printed or written as one list is the usual reason.
-    const hints = /^\s*\[\s*$|^\s*\{\s*$/.test(text)
-      ? ["write one JSON object per line, not one list or object over many lines"]
-      : [];
-    throw wrong(rowOf(file, row), `is not valid JSON: ${jsonReason(error)}`, hints);
   }
 }

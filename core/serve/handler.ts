@@ -1,6 +1,6 @@
 /** The HTTP API: one function from request to response, for any server that speaks the web's types. */
 import { type AccessRules, checkAccess, checkKey, corsHeaders } from "./access.ts";
-import { jsonDepth, show } from "../base/files.ts";
+import { jsonDepth, jsonValue, show } from "../base/files.ts";
 import { ApiError, toApiError } from "./errors.ts";
 import { hasStreamWeights } from "../model/config.ts";
 import { answer } from "./generate.ts";
@@ -180,11 +180,9 @@ async function readJson(request: Request): Promise<unknown> {
   if (jsonDepth(text) > MAX_DEPTH) {
     throw new ApiError(400, `the request body nests JSON deeper than ${MAX_DEPTH} levels`);
   }
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new ApiError(400, "the request body is not valid JSON");
-  }
+  const value = jsonValue(text);
+  if (value === undefined) throw new ApiError(400, "the request body is not valid JSON");
+  return value;
 }
 
 async function readText(request: Request): Promise<string> {
