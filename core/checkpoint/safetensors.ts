@@ -45,25 +45,20 @@ export interface HeaderEntry {
 /** Reads and validates the header of a safetensors file: tensors in the order of the data section. */
 export async function readHeader(path: string): Promise<readonly HeaderEntry[]> {
   using file = openRegularFile(path);
-  const info = await file.stat();
-  if (info.size < 8) {
-    throw new DataError(
-      `"${path}" is not a safetensors file: it has only ${info.size} bytes`,
-      { hints: ["the file is truncated, or a pointer left by Git LFS; download it again"] },
-    );
-  }
+  const { size } = await file.stat();
+  const hints = ["the file is truncated, or a pointer left by Git LFS; download it again"];
+  const other = (found: string) =>
+    new DataError(`"${path}" is not a safetensors file: ${found}`, { hints });
+  if (size < 8) throw other(`it has only ${size} bytes`);
   const prefix = new Uint8Array(8);
   readExactlySync(file, path, 0, prefix);
   const length = new DataView(prefix.buffer).getBigUint64(0, true);
-  if (length > MAX_HEADER_BYTES || Number(length) + 8 > info.size) {
-    throw new DataError(
-      `"${path}" is not a safetensors file: header length ${length}, file size ${info.size} bytes`,
-      { hints: ["the file is truncated, or a pointer left by Git LFS; download it again"] },
-    );
+  if (length > MAX_HEADER_BYTES || Number(length) + 8 > size) {
+    throw other(`header length ${length}, file size ${size} bytes`);
   }
   const header = new Uint8Array(Number(length));
   readExactlySync(file, path, 8, header);
-  return parseHeader(header, path, info.size);
+  return parseHeader(header, path, size);
 }
 
 /** Makes the error about a tensor; `problem` is a predicate, such as "is truncated". */
