@@ -113,24 +113,20 @@ async function findFiles(text: string): Promise<string[]> {
   const spec = withSlashes(text);
   if (spec === STDIN) return [spec];
   const info = await statIfExists(spec);
-  const found: string[] = [];
-  if (info?.isDirectory) {
-    for await (const path of walk(spec)) if (SUPPORTED.test(path)) found.push(path);
-  } else if (info) {
-    return [spec]; // whether it can be read to its end is seen when it is opened
-  } else if (isHubData(spec)) {
-    return [spec];
-  } else if (/[*?]/.test(spec)) {
-    // The part before the first wildcard is a folder to start from.
-    const fixed = /^[^*?]*\//.exec(spec)?.[0] ?? "";
-    const pattern = globToRegExp(spec.slice(fixed.length));
-    const folder = fixed === "" ? "." : fixed;
-    if (!(await statIfExists(folder))?.isDirectory) return [];
-    for await (const path of walk(folder)) {
-      if (pattern.test(posix.relative(folder, path))) found.push(path);
-    }
-  }
-  return found.sort();
+  if (info?.isDirectory) return await filesIn(spec, (path) => SUPPORTED.test(path));
+  // Whether a file can be read to its end is seen when it is opened.
+  if (info || isHubData(spec)) return [spec];
+  if (!/[*?]/.test(spec)) return [];
+  // The part before the first wildcard is a folder to start from.
+  const fixed = /^[^*?]*\//.exec(spec)?.[0] ?? "";
+  const pattern = globToRegExp(spec.slice(fixed.length));
+  const folder = fixed === "" ? "." : fixed;
+  if (!(await statIfExists(folder))?.isDirectory) return [];
+  return await filesIn(folder, (path) => pattern.test(posix.relative(folder, path)));
+}
+
+async function filesIn(folder: string, isWanted: (path: string) => boolean): Promise<string[]> {
+  return (await Array.fromAsync(walk(folder))).filter(isWanted).sort();
 }
 
 /** All files below a folder except hidden ones; links to folders are not followed. */
