@@ -79,23 +79,17 @@ export function batchEncoder(
   return async (documents) => {
     const needed = tokenizerFolder !== undefined && documents[0]?.kind !== "tokens";
     const tokenizer = needed ? await (opened ??= openTokenizer(tokenizerFolder)) : undefined;
-    const lengths = new Uint32Array(documents.length), targets = new Uint32Array(documents.length);
-    const parts: Int32Array[] = [];
-    for (const [i, document] of documents.entries()) {
-      const part = await encodeDocument(tokenizer, document, {
-        ...settings,
-        at: rowOf(file, document.row),
-      });
-      lengths[i] = part.length;
-      targets[i] = countTargets(part);
-      parts.push(part);
-    }
+    const parts = await Array.fromAsync(
+      documents,
+      (one) => encodeDocument(tokenizer, one, { ...settings, at: rowOf(file, one.row) }),
+    );
+    const lengths = Uint32Array.from(parts, ({ length }) => length);
     const ids = new Int32Array(lengths.reduce((sum, length) => sum + length, 0));
     let start = 0;
     for (const part of parts) {
       ids.set(part, start);
       start += part.length;
     }
-    return { ids, lengths, targets };
+    return { ids, lengths, targets: Uint32Array.from(parts, countTargets) };
   };
 }

@@ -11,6 +11,7 @@ import { PLATFORM } from "../base/platform/mod.ts";
 import { rename } from "../base/platform/rename.ts";
 import { writeAll } from "../base/write_all.ts";
 import type { DocumentKind } from "./document.ts";
+import { idOf } from "./encode.ts";
 import {
   LENGTHS_FILE,
   META_FILE,
@@ -132,10 +133,7 @@ export class TokenWriter implements AsyncDisposable {
     }
     shard.documents++;
     shard.tokens += ids.length;
-    for (const id of ids) {
-      const plain = id < 0 ? ~id : id;
-      if (plain > this.#maxId) this.#maxId = plain;
-    }
+    this.#maxId = ids.reduce((most, id) => Math.max(most, idOf(id)), this.#maxId);
     if (this.#buffered + ids.length > BUFFER_TOKENS) await this.#flush();
     if (ids.length > BUFFER_TOKENS) return writeAll(this.#shard!, ids);
     this.#buffer.set(ids, this.#buffered);

@@ -4,6 +4,7 @@
  * The runtime's decompressor stops in silence after the first frame and at a missing end: several
  * frames in a row are what parallel compressors write, and a download cut short must not train.
  */
+import { joinBytes } from "../base/files.ts";
 
 /** The first four bytes of a frame, little-endian; the second range holds frames to skip. */
 const FRAME_MAGIC = 0xfd2fb528, SKIPPABLE_MAGIC = 0x184d2a50;
@@ -89,12 +90,6 @@ class ByteReader {
   }
 
   async take(count: number): Promise<Uint8Array> {
-    const taken = new Uint8Array(count);
-    let done = 0;
-    for await (const piece of this.pass(count)) {
-      taken.set(piece, done);
-      done += piece.length;
-    }
-    return taken;
+    return joinBytes(await Array.fromAsync(this.pass(count)));
   }
 }
