@@ -35,12 +35,9 @@ const UNKNOWN = "unknown";
 export function detectLanguage(text: string, profiles: LanguageProfiles): string | undefined {
   const probabilities = languageProbabilities(text, profiles);
   if (probabilities === undefined) return undefined;
-  let best = 0;
   // Of equals the last name wins, as where languages are sorted downwards by probability and name.
-  probabilities.forEach((p, i) => {
-    if (p >= probabilities[best]!) best = i;
-  });
-  return probabilities[best]! > LEAST_PROBABILITY ? profiles.languages[best]! : UNKNOWN;
+  const best = Math.max(...probabilities);
+  return best > LEAST_PROBABILITY ? profiles.languages[probabilities.lastIndexOf(best)]! : UNKNOWN;
 }
 
 /** A probability for each language, or undefined when there is nothing to go by. */
