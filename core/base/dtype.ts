@@ -90,9 +90,6 @@ export function findNonFinite(bytes: Uint8Array<ArrayBuffer>, type: WeightType):
   const words = new Int32Array(bytes.buffer, bytes.byteOffset, bytes.length >>> 2);
   let found = bytes.length % 4 === 0 ? 0 : -1; // an odd last element gets the slow look
   for (let i = 0; i < words.length; i++) found |= (words[i]! & all) + lowest;
-  return (found & signs) === 0 ? -1 : findSlowly(bytes, type);
-}
-
-function findSlowly(bytes: Uint8Array<ArrayBuffer>, type: WeightType): number {
+  if ((found & signs) === 0) return -1;
   return toF32(bytes, type).findIndex((value) => !Number.isFinite(value));
 }
