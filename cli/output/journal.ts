@@ -11,7 +11,7 @@ import { writeAllSync } from "../../core/base/write_all.ts";
 import { toJson } from "./document.ts";
 import { exists, isDevice } from "./sink.ts";
 import type { Row } from "./table.ts";
-import { writeError } from "./write_error.ts";
+import { orWriteError } from "./write_error.ts";
 
 /** Flags that change neither the rows nor, beyond rounding, the numbers in them. */
 export const FREE_FLAGS: readonly string[] = [
@@ -89,7 +89,7 @@ export class Journal implements Disposable {
   constructor({ out, identity, resume, overwrite }: JournalOptions) {
     this.path = pathOf(out);
     checkJournal({ out, resume, overwrite });
-    if (resume) this.#read(read(this.path), identity);
+    if (resume) this.#read(orWriteError(this.path, () => Deno.readFileSync(this.path)), identity);
     this.#file = open(this.path);
     if (this.#length === 0) this.#append(toJson({ schema: SCHEMA, ...identity }) + "\n");
     this.#file.truncateSync(this.#length);
@@ -158,11 +158,7 @@ export class Journal implements Disposable {
 
   #append(line: string): number {
     const bytes = new TextEncoder().encode(line);
-    try {
-      writeAllSync(this.#file, bytes);
-    } catch (error) {
-      throw writeError(`"${this.path}"`, error);
-    }
+    orWriteError(this.path, () => writeAllSync(this.#file, bytes));
     this.#length += bytes.length;
     return bytes.length;
   }
@@ -218,22 +214,10 @@ function hashOf(input: unknown): string {
   return createHash("sha256").update(toJson(input)).digest("hex").slice(0, 16);
 }
 
-function read(path: string): Uint8Array {
-  try {
-    return Deno.readFileSync(path);
-  } catch (error) {
-    throw writeError(`"${path}"`, error);
-  }
-}
-
 /** Opens the file and holds it for this process. */
 function open(path: string): Deno.FsFile {
-  let file: Deno.FsFile;
-  try {
-    file = Deno.openSync(path, { read: true, write: true, create: true });
-  } catch (error) {
-    throw writeError(`"${path}"`, error);
-  }
+  const options = { read: true, write: true, create: true };
+  const file = orWriteError(path, () => Deno.openSync(path, options));
   if (file.tryLockSync(true)) return file;
   file.close();
   throw new EnvironmentError(`another process is using "${path}"`, {

@@ -13,7 +13,7 @@ import { guardTerminal } from "./clean.ts";
 import type { Invocation } from "./document.ts";
 import { ClosedPipeError, type Io } from "./io.ts";
 import { endBy, onEndingSignals } from "./signals.ts";
-import { writeError } from "./write_error.ts";
+import { orWriteError, writeError } from "./write_error.ts";
 
 /** Takes text; nothing is final before `commit`, and disposing without it leaves no trace. */
 export interface Sink extends Disposable {
@@ -71,19 +71,11 @@ function isFolder(path: string): boolean {
 export function checkTarget(path: string, overwrite: boolean): void {
   if (isDevice(path)) return;
   if (isFolder(path)) throw new UsageError(`"${path}" is a folder, not a file`);
-  requireFolderOf(path);
+  orWriteError(path, () => Deno.statSync(dirname(path)));
   if (exists(path) && !overwrite) {
     throw new UsageError(`"${path}" already exists`, {
       hints: ["pass --overwrite, or another name"],
     });
-  }
-}
-
-function requireFolderOf(path: string): void {
-  try {
-    Deno.statSync(dirname(path));
-  } catch (error) {
-    throw writeError(`"${path}"`, error);
   }
 }
 
@@ -93,7 +85,8 @@ function openFileSink(path: string, overwrite: boolean): Sink {
   const [folder, name] = [dirname(path), basename(path)];
   const temporary = join(folder, `.${name}.${Deno.pid}.tmp`);
   removeLeftovers(folder, name);
-  const file = open(path, temporary, { write: true, create: true, truncate: true });
+  const options = { write: true, create: true, truncate: true };
+  const file = orWriteError(path, () => Deno.openSync(temporary, options));
   lock(file);
   let isOpen = true;
   const release = onSignals(() => Deno.removeSync(temporary));
@@ -122,17 +115,8 @@ function openFileSink(path: string, overwrite: boolean): Sink {
   };
 }
 
-/** Opens the file that stands for a target until it is complete. */
-function open(target: string, path: string, options: Deno.OpenOptions): Deno.FsFile {
-  try {
-    return Deno.openSync(path, options);
-  } catch (error) {
-    throw writeError(`"${target}"`, error);
-  }
-}
-
 function openDevice(path: string): Sink {
-  const file = open(path, path, { write: true });
+  const file = orWriteError(path, () => Deno.openSync(path, { write: true }));
   let isOpen = true;
   const close = () => {
     if (isOpen) file.close();

@@ -19,6 +19,15 @@ export function isSystemError(error: unknown): error is Error & { code: string }
   return error instanceof Error && /^E[A-Z0-9]+$/.test((error as { code?: string }).code ?? "");
 }
 
+/** Does something for a file that is to be written; the system's errors are told with its path. */
+export function orWriteError<T>(path: string, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    throw writeError(`"${path}"`, error);
+  }
+}
+
 /** The error of a write to `name`, a path or "stdout"; whatever is not the system's stays as it is. */
 export function writeError(name: string, error: unknown): unknown {
   if (!isSystemError(error)) return error;
