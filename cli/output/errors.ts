@@ -54,6 +54,10 @@ export function withCauses(error: Error): string {
   return text;
 }
 
+function ofMachine(problem: string, detail: string, ...hints: string[]) {
+  return { kind: "environment" as const, messages: [`${problem}: ${oneLine(detail)}`], hints };
+}
+
 function describe(error: unknown): Omit<ErrorReport, "code"> {
   if (error instanceof MisuseError) {
     const messages = error.problems.map((problem) => oneLine(problem.message));
@@ -66,28 +70,19 @@ function describe(error: unknown): Omit<ErrorReport, "code"> {
     return { kind: SIGNALS[error.signal].kind, messages: [error.message], hints: error.hints };
   }
   if (error instanceof Deno.errors.NotCapable) {
-    const message = `missing permission: ${
-      oneLine(error.message).split(",")[0]!.replace(/^Requires /, "")
-    }`;
+    const needed = error.message.split(",")[0]!.replace(/^Requires /, "");
     const hint = "run with `deno run -A mod.ts`, or rebuild with `deno task compile`, " +
       "which grants what parscale needs";
-    return { kind: "environment", messages: [message], hints: [hint] };
+    return ofMachine("missing permission", needed, hint);
   }
   if (error instanceof Deno.errors.PermissionDenied) {
-    return {
-      kind: "environment",
-      messages: [`permission denied: ${oneLine(error.message)}`],
-      hints: ["check the owner and mode of the file and its folder"],
-    };
+    const hint = "check the owner and mode of the file and its folder";
+    return ofMachine("permission denied", error.message, hint);
   }
   if (error instanceof RangeError && /allocation failed|array length/i.test(error.message)) {
-    const message = `out of memory: ${oneLine(error.message)}`;
-    return { kind: "environment", messages: [message], hints: ["use a smaller batch or model"] };
+    return ofMachine("out of memory", error.message, "use a smaller batch or model");
   }
-  if (isSystemError(error)) {
-    const message = `system error: ${oneLine(error.message)}`;
-    return { kind: "environment", messages: [message], hints: [] };
-  }
+  if (isSystemError(error)) return ofMachine("system error", error.message);
   const found = error instanceof Error
     ? `${error.name}: ${withCauses(error)}`
     : oneLine(String(error));
