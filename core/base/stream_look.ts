@@ -45,6 +45,12 @@ export function colorOf(stream: number): StreamColor {
   return COLORS[stream % COLORS.length]!;
 }
 
+/** A text on the colour of a stream, for terminals. */
+export function paintStream(text: string, stream: number): string {
+  const { terminal, ink } = colorOf(stream);
+  return `\x1b[48;5;${terminal}m\x1b[38;5;${ink === "#000000" ? 16 : 231}m${text}\x1b[39m\x1b[49m`;
+}
+
 /** Style that all pages share; a token of class `w5` has half of the strongest colour. */
 export const PAGE_STYLE: string = style +
   Array.from({ length: STRENGTHS }, (_, w) => `.w${w} {\n  --strength: ${5 * w}%;\n}\n`).join("");

@@ -19,8 +19,8 @@ import {
   type WeightedText,
   winnerOf,
 } from "../../../core/analysis/streams.ts";
+import { paintStream } from "../../../core/base/stream_look.ts";
 import { snakeKeys } from "../../output/document.ts";
-import { paintStream } from "../../output/paint_stream.ts";
 import type { Column, Row } from "../../output/table.ts";
 import { grouped } from "../../output/units.ts";
 import { displayWidth, shorten } from "../../output/wrap.ts";
