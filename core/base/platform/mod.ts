@@ -31,13 +31,15 @@ export const PLATFORM: Platform = platformFor(Deno.build.os);
 
 const environment: Environment = (name) => Deno.env.get(name);
 
-function readIfAny(path: string): string | undefined {
+function ifAny(read: () => string): string | undefined {
   try {
-    return Deno.readTextFileSync(path);
+    return read();
   } catch {
     return undefined; // not there, or no permission to read it
   }
 }
+
+const readIfAny: ReadFile = (path) => ifAny(() => Deno.readTextFileSync(path));
 
 /** Cores that this process may use, for threads that compute: at least one. */
 export function usableCores(
@@ -119,16 +121,8 @@ export function machineIdentity(): string {
   return [
     Deno.hostname(),
     readIfAny("/proc/sys/kernel/random/boot_id"),
-    linkIfAny("/proc/self/ns/pid"),
+    ifAny(() => Deno.readLinkSync("/proc/self/ns/pid")),
   ].join(" ");
-}
-
-function linkIfAny(path: string): string | undefined {
-  try {
-    return Deno.readLinkSync(path);
-  } catch {
-    return undefined; // not Linux
-  }
 }
 
 /** Sets the permission bits of a file, where files have them. */
