@@ -116,27 +116,21 @@ export async function openCheckpoint(
 
 async function requireFolder(directory: string): Promise<void> {
   const info = await statIfExists(directory);
-  if (info?.isDirectory) {
-    if (await statIfExists(`${directory}/${CONFIG_FILE}`)) return;
-    throw new DataError(
-      `"${directory}" is not a Hugging Face model folder: it has no ${CONFIG_FILE}`,
-      {
-        hints: [
-          await ggufHint(directory) ??
-            "pass the folder that holds config.json and model.safetensors",
-        ],
-      },
-    );
+  if (!info) {
+    throw new DataError(`no such folder: "${directory}"`, {
+      hints: ["check the path; a model of the hub is named OWNER/NAME"],
+    });
   }
+  if (!info.isDirectory) {
+    throw new DataError(`"${directory}" is a file, not a model folder`, {
+      hints: ["pass the folder that holds the file; a GGUF file is named NAME.gguf"],
+    });
+  }
+  if (await statIfExists(`${directory}/${CONFIG_FILE}`)) return;
+  const folderHint = "pass the folder that holds config.json and model.safetensors";
   throw new DataError(
-    info ? `"${directory}" is a file, not a model folder` : `no such folder: "${directory}"`,
-    {
-      hints: [
-        info
-          ? "pass the folder that holds the file; a GGUF file is named NAME.gguf"
-          : "check the path; a model of the hub is named OWNER/NAME",
-      ],
-    },
+    `"${directory}" is not a Hugging Face model folder: it has no ${CONFIG_FILE}`,
+    { hints: [await ggufHint(directory) ?? folderHint] },
   );
 }
 
