@@ -6,6 +6,7 @@
  * large backbone is hashed by a worker that reads the files itself, beside whatever else is done.
  */
 import { createHash } from "node:crypto";
+import { abortable } from "../base/abortable.ts";
 import { DataError } from "../base/errors.ts";
 import { Thread } from "../base/thread.ts";
 import { plainConfig } from "../model/config.ts";
@@ -85,13 +86,9 @@ export function startBackboneHash(checkpoint: Checkpoint, signal?: AbortSignal):
 async function hashBeside(tensors: readonly OutputTensor[], signal: AbortSignal): Promise<string> {
   const worker = new URL("./hash_worker.ts", import.meta.url);
   const thread = new Thread<readonly OutputTensor[], string>(worker, "hash worker");
-  const abort = () => thread.end(signal.reason);
-  signal.addEventListener("abort", abort);
-  if (signal.aborted) abort();
   try {
-    return await thread.ask(tensors);
+    return await abortable(thread.ask(tensors), signal);
   } finally {
-    signal.removeEventListener("abort", abort);
     thread.end();
   }
 }

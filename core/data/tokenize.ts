@@ -7,6 +7,7 @@
  */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
+import { abortable } from "../base/abortable.ts";
 import { readError, statIfExists } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import { openModelFiles } from "../checkpoint/model_files.ts";
@@ -193,19 +194,6 @@ function sizeOf(document: Document): number {
       return document.prompt.length + document.completion.length;
     case "messages":
       return document.messages.reduce((sum, { content }) => sum + (content?.length ?? 0), 0);
-  }
-}
-
-async function abortable<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
-  if (!signal) return await promise;
-  signal.throwIfAborted();
-  const aborted = Promise.withResolvers<never>();
-  const abort = () => aborted.reject(signal.reason);
-  signal.addEventListener("abort", abort);
-  try {
-    return await Promise.race([promise, aborted.promise]);
-  } finally {
-    signal.removeEventListener("abort", abort);
   }
 }
 

@@ -4,6 +4,7 @@
  * Samples of a run are complete; those of a file may answer some rows only, which is said, and rows
  * without an answer are not counted as wrong.
  */
+import { abortable } from "../../base/abortable.ts";
 import { DataError } from "../../base/errors.ts";
 import { hashJson } from "../../data/hash.ts";
 import type { EvalFolder } from "./eval_folder.ts";
@@ -70,11 +71,6 @@ async function scoreTask(
   );
   using progress = watch.progress(`Scoring ${task.name}`, answered.length);
   const scores: DocumentScore[] = [];
-  // A program may run for a minute; an interruption does not wait for it.
-  const interrupted = new Promise<never>((_, reject) => {
-    watch.interruption.addEventListener("abort", () => reject(watch.interruption.reason));
-  });
-  interrupted.catch(() => {});
   for (let start = 0; start < answered.length; start += AT_ONCE) {
     // No event tells of what arrived while the sandbox was being opened.
     watch.interruption.throwIfAborted();
@@ -91,7 +87,8 @@ async function scoreTask(
       folder?.appendScore(fresh);
       return fresh;
     });
-    scores.push(...await Promise.race([Promise.all(some), interrupted]));
+    // A program may run for a minute; an interruption does not wait for it.
+    scores.push(...await abortable(Promise.all(some), watch.interruption));
     progress.update(start + some.length);
   }
   return scores;
