@@ -21,10 +21,12 @@ import type { Checkpoint, StoredTensor } from "./open.ts";
 import { valuesOf } from "./read.ts";
 import type { ByteGenerator, OutputTensor } from "./write.ts";
 
-/** Content of a merged folder. */
+/** Content of a folder that is to be written. */
 export interface MergedModel {
+  /** Config of the result; for an adapter, together with its backbone. */
   readonly config: ModelConfig;
   readonly configJson: JsonObject;
+  /** Tensors written, in file order. */
   readonly tensors: readonly OutputTensor[];
   /** True if weights of the backbone differ from those of the source. */
   readonly folds: boolean;

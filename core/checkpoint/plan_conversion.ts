@@ -8,7 +8,7 @@ import { introducedValues } from "../model/init.ts";
 import { type Aggregator, isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { configToJson } from "./config.ts";
-import { type JsonObject, liesIn, statIfExists } from "../base/files.ts";
+import { liesIn, statIfExists } from "../base/files.ts";
 import { requireFreeTarget } from "./folder.ts";
 import { isGgufName } from "../base/companions.ts";
 import { type Checkpoint, openCheckpoint, type StoredTensor } from "./open.ts";
@@ -53,21 +53,14 @@ export interface ConversionOptions {
 }
 
 /** A conversion that has been checked and only needs to be carried out. */
-export interface ConversionPlan {
+export interface ConversionPlan extends MergedModel {
   readonly options: ConversionOptions;
   readonly source: Checkpoint;
-  /** Config of the result; for an adapter, together with its backbone. */
-  readonly config: ModelConfig;
-  readonly configJson: JsonObject;
-  /** Tensors written, in file order. */
-  readonly tensors: readonly OutputTensor[];
-  /** Bytes of these tensors. */
+  /** Bytes of the tensors written. */
   readonly bytes: number;
   readonly introducedParams: number;
   /** Python files of the official implementation, by full path. */
   readonly codeFiles: readonly string[];
-  /** True if weights of the backbone differ from those of the source. */
-  readonly folds: boolean;
 }
 
 /** Checks a conversion and works out its result; writes nothing and reads no weights. */
@@ -84,22 +77,17 @@ export async function planConversion(asked: ConversionOptions): Promise<Conversi
     });
   }
   const source = await openCheckpoint(options.model, { adapter, purpose: "`convert`" });
-  if (!options.merge) checkSource(options, source);
+  if (!merge) checkSource(options, source);
   await checkTarget(options);
-  const { config, configJson, tensors, folds } = options.merge
-    ? mergeModel(options, source)
-    : convertedModel(options, source);
-  const introduced = parameterSpecs(config).filter((spec) => spec.introduced);
+  const model = merge ? mergeModel(options, source) : convertedModel(options, source);
+  const introduced = parameterSpecs(model.config).filter((spec) => spec.introduced);
   return {
+    ...model,
     options,
     source,
-    config,
-    configJson,
-    tensors,
-    bytes: tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0),
+    bytes: model.tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0),
     introducedParams: introduced.reduce((sum, spec) => sum + elementCount(spec.shape), 0),
     codeFiles: await findCode(options),
-    folds,
   };
 }
 

@@ -14,7 +14,7 @@ import type { ConversionReport, ConversionRun } from "./convert.ts";
 import { writeFolder } from "./folder.ts";
 import { type Checkpoint, CONFIG_FILE, openCheckpoint, type StoredTensor } from "./open.ts";
 import { CARD_FILE, modelCard } from "./model_card.ts";
-import { checkTarget } from "./plan_conversion.ts";
+import { checkTarget, type ConversionOptions } from "./plan_conversion.ts";
 import { QUANTIZATION_KEY, quantizationJson } from "./quantization.ts";
 import { Quantizer } from "./quantizer.ts";
 import { finitePart } from "./read.ts";
@@ -28,13 +28,9 @@ import {
 } from "./write.ts";
 
 /** Options of quantizing a checkpoint. */
-export interface QuantizationOptions {
-  readonly model: string;
-  readonly out: string;
+export interface QuantizationOptions
+  extends Pick<ConversionOptions, "model" | "out" | "maxShardSize" | "overwrite"> {
   readonly format: QuantizedFormat;
-  /** Bytes. */
-  readonly maxShardSize?: number;
-  readonly overwrite?: boolean;
 }
 
 /** A quantization that has been checked and only needs to be carried out. */
