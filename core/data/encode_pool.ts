@@ -7,20 +7,18 @@
 import { Thread } from "../base/thread.ts";
 import { openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type Document, rowOf } from "./document.ts";
-import { countTargets, encodeDocument } from "./encode.ts";
+import { countTargets, encodeDocument, type EncodeDocumentOptions } from "./encode.ts";
 import type { EncodedBatch } from "./token_writer.ts";
 
 /** Batches that wait or are worked on, per worker: while one is encoded the next is on its way. */
 const BATCHES_PER_WORKER = 2;
 
 /** Settings that all documents of a file share. */
-export interface EncodeSettings {
+export interface EncodeSettings extends Omit<EncodeDocumentOptions, "at"> {
   /** The file's name in messages. */
   readonly file: string;
   /** Folder of the tokenizer; rows of tokens need none. */
   readonly tokenizerFolder?: string;
-  readonly endToken?: number;
-  readonly vocabSize?: number;
 }
 
 /** Batch for a worker, whose settings are always the same. */

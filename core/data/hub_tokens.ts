@@ -41,12 +41,6 @@ export interface HubTokensOptions extends Omit<OpenTokensOptions, "stdin" | "onP
   readonly onProgress?: (file: HubFile, tokens: number) => void;
 }
 
-/** The tokens of one unit. */
-export interface HubTokens {
-  readonly file: HubFile;
-  readonly store: TokenStore;
-}
-
 /** Row groups `from` to `to`. */
 interface Groups {
   readonly from: number;
@@ -63,7 +57,7 @@ export async function* openHubTokens(
   client: HubClient,
   data: HubData,
   options: HubTokensOptions,
-): AsyncGenerator<HubTokens> {
+): AsyncGenerator<{ readonly file: HubFile; readonly store: TokenStore }> {
   const { tokenizerFolder } = options;
   const tokenizer = tokenizerFolder === undefined ? null : await hashTokenizer(tokenizerFolder);
   const readers: FileTokenizer[] = [];

@@ -8,7 +8,7 @@
 import { DataError } from "../base/errors.ts";
 import { RandomStream } from "../base/random.ts";
 import type { DocumentKind } from "./document.ts";
-import { type LongRows, planRows, type RowPlan } from "./pack.ts";
+import { type PlanOptions, planRows, type RowPlan } from "./pack.ts";
 import type { TokenSource } from "./token_store.ts";
 
 /** Documents to train on, and how much of the rows they make up. */
@@ -21,16 +21,10 @@ export interface BatchSource {
 }
 
 /** Options that decide the rows of a source. */
-export interface RowOptions {
-  /** Slots of a row. */
-  readonly tokens: number;
+export interface RowOptions extends Pick<PlanOptions, "tokens" | "pack" | "longRows"> {
   readonly seed: number;
   /** True if every epoch has an order of its own. */
   readonly shuffle: boolean;
-  /** True if documents share rows. */
-  readonly pack: boolean;
-  /** Treatment of documents that do not fit and may not be cut. */
-  readonly longRows: LongRows;
 }
 
 /** With more stores than this, none keeps its files open: the system limits how many may be. */

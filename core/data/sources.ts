@@ -67,10 +67,7 @@ async function nothingFound(spec: string): Promise<DataError> {
   });
 }
 
-interface WeightedSpec {
-  readonly spec: string;
-  readonly weight?: number;
-}
+type WeightedSpec = Pick<Source, "spec" | "weight">;
 
 async function parseSpec(text: string): Promise<WeightedSpec> {
   const [, spec, number] = WEIGHTED.exec(text) ?? [];

@@ -12,7 +12,7 @@ import { readError, statIfExists } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import { openModelFiles } from "../checkpoint/model_files.ts";
 import type { Document } from "./document.ts";
-import { EncodePool } from "./encode_pool.ts";
+import { EncodePool, type EncodeSettings } from "./encode_pool.ts";
 import { hashFile, hashJson } from "./hash.ts";
 import { type FileFormat, formatOf, nameOf, readDocuments, STDIN } from "./read.ts";
 import { requireVocabulary, STORE_SCHEMA, TokenStore } from "./token_store.ts";
@@ -29,13 +29,7 @@ export interface TokenizeProgress {
 }
 
 /** Options of tokenizing. */
-export interface OpenTokensOptions {
-  /** Folder of the tokenizer; files with rows of tokens need none. */
-  readonly tokenizerFolder?: string;
-  /** Appended to texts and completions. */
-  readonly endToken?: number;
-  /** Rows of the model's embedding; ids from here on are refused. */
-  readonly vocabSize?: number;
+export interface OpenTokensOptions extends Omit<EncodeSettings, "file"> {
   /** Workers to tokenize with (default 1, which is the caller's own thread). */
   readonly threads?: number;
   /** Folder of the stores. */

@@ -6,17 +6,18 @@ import { DataError, UsageError } from "../base/errors.ts";
 import { hubAccess } from "../hub/access.ts";
 import { HubClient } from "../hub/client.ts";
 import type { HubFile } from "../hub/repository.ts";
-import { type BatchOptions, type BatchSource, BatchStream, splitDocuments } from "./batches.ts";
+import { type BatchSource, BatchStream, splitDocuments } from "./batches.ts";
 import { findHubData, type HubData, recordedHubData } from "./hub_data.ts";
 import { openHubTokens } from "./hub_tokens.ts";
 import { NoRowsError, STDIN } from "./read.ts";
+import type { RowOptions } from "./row_source.ts";
 import type { Selection } from "./select.ts";
 import { isHubData, resolveSources } from "./sources.ts";
 import type { TokenStore } from "./token_store.ts";
 import { openCachedTokens, openTokens, type OpenTokensOptions } from "./tokenize.ts";
 
 /** Data that a run reads, and the rows it makes of them. */
-export interface DataPlan {
+export interface DataPlan extends Omit<RowOptions, "tokens"> {
   /** Files, folders, globs, data on the hub, or `-`, with an optional `=WEIGHT`. */
   readonly train: readonly string[];
   /** The same for validation. */
@@ -27,13 +28,8 @@ export interface DataPlan {
   readonly selection: Selection;
   /** Tokens per row; undefined for 2,048, or the model's context where that is shorter. */
   readonly seqLen: number | undefined;
-  /** True if several documents share a row. */
-  readonly pack: boolean;
-  readonly longRows: BatchOptions["longRows"];
-  readonly shuffle: boolean;
   /** Passes over the data; undefined for as many as the run takes. */
   readonly epochs: number | undefined;
-  readonly seed: number;
   /** True if files that cannot be read are left out. */
   readonly skipBadFiles: boolean;
 }
