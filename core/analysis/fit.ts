@@ -39,13 +39,7 @@ const LEAST_ALPHA = 0.05;
 const LEAST_REFIT = 0.01;
 
 /** A starting point in the units of the grid. */
-export interface Start {
-  readonly E: number;
-  readonly A: number;
-  readonly alpha: number;
-  readonly stream: number;
-  readonly beta?: number;
-}
+export type Start = Omit<Law, "kind">;
 
 /** A law and how well it fits. */
 export interface Fit {
@@ -282,7 +276,7 @@ function requireEnough(observations: readonly Observation[], kind: LawKind): voi
 }
 
 /** A parameter of a law. */
-export type Parameter = "E" | "A" | "alpha" | "stream" | "beta";
+export type Parameter = keyof Start;
 
 /** Refits of resampled observations. */
 export interface Bootstrap {
