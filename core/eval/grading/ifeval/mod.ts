@@ -25,12 +25,6 @@ export interface Instruction {
   readonly kwargs: Readonly<Record<string, unknown>>;
 }
 
-/** Outcome of each instruction, in the order of the row. */
-export interface CheckResults {
-  readonly strict: readonly boolean[];
-  readonly loose: readonly boolean[];
-}
-
 /**
  * Keys of rows that ask to count `#` and `!` as letters. The reference counts a random letter in
  * their place, so its own result changes from run to run; we count the character.
@@ -56,13 +50,13 @@ export const CHECKERS: ReadonlyMap<string, Checker> = new Map(
   ),
 );
 
-/** Grades a response. `prompt` is what must be repeated where an instruction does not say. */
+/** Outcome of each instruction, in the order of the row. `prompt` is what must be repeated where an instruction does not say. */
 export function checkResponse(
   response: string,
   instructions: readonly Instruction[],
   tools: LanguageTools,
   prompt?: string,
-): CheckResults {
+) {
   const variants = variantsOf(response);
   const follows = (variant: string, { checker, kwargs }: Instruction) =>
     strip(variant) !== "" && checker.check(variant, kwargs, { tools, prompt });
