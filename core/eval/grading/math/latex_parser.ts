@@ -239,10 +239,7 @@ class Parser {
 
   #digits(): string {
     let text = "";
-    for (let token = this.tokens[this.#at]; token?.kind === "digit"; this.#at++) {
-      text += token.text;
-      token = this.tokens[this.#at + 1];
-    }
+    while (this.tokens[this.#at]?.kind === "digit") text += this.tokens[this.#at++]!.text;
     return text;
   }
 
