@@ -19,11 +19,7 @@ import { DataError } from "../../../core/base/errors.ts";
 import { answer, type FitPlan, type Question } from "./plan.ts";
 
 /** One law with how well it fits. */
-interface Outcome {
-  readonly law: Law;
-  readonly r2: number;
-  readonly aicc: number | undefined;
-  readonly huberLoss: number;
+interface Outcome extends Omit<Fit, "slope"> {
   /** Undefined when the parameters were given. */
   readonly fit: GridFit | undefined;
 }
