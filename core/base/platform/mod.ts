@@ -13,14 +13,7 @@ import {
 } from "./types.ts";
 import { WINDOWS } from "./windows.ts";
 
-export type {
-  EndingSignal,
-  Environment,
-  Platform,
-  PosixNames,
-  ProcessState,
-  ReadFile,
-} from "./types.ts";
+export type { EndingSignal, Environment, Platform, PosixNames, ProcessState } from "./types.ts";
 
 /** The implementation for an operating system as Deno calls it; others are taken for Linux. */
 export function platformFor(os: string): Platform {

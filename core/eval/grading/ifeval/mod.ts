@@ -13,7 +13,7 @@ import { format } from "./format.ts";
 import type { LanguageTools } from "./language_tools.ts";
 import { keywords, language, lengths, letterCase } from "./words.ts";
 
-export { type LanguageTools, loadLanguageTools } from "./language_tools.ts";
+export { loadLanguageTools } from "./language_tools.ts";
 
 /** One thing a response is asked to do. */
 export interface Instruction {
