@@ -198,15 +198,11 @@ async function encodePrompts(model: ServedModel, request: ServeRequest): Promise
     const text = await renderRequest(tokenizer, request);
     return [await encode(text, { frame: false })];
   }
-  const prompts: EncodedPrompt[] = [];
-  for (const prompt of request.prompts) {
-    if (typeof prompt === "string") prompts.push(await encode(prompt, {}));
-    else {
-      requireFitting(param, prompt, model);
-      prompts.push({ text: tokenizer.decode(prompt), tokens: prompt });
-    }
-  }
-  return prompts;
+  return await Array.fromAsync(request.prompts, async (prompt) => {
+    if (typeof prompt === "string") return await encode(prompt, {});
+    requireFitting(param, prompt, model);
+    return { text: tokenizer.decode(prompt), tokens: prompt };
+  });
 }
 
 /** Refuses a text that is too long for the context whatever its tokens are, before it is encoded. */
