@@ -59,10 +59,8 @@ async function readShards(directory: string): Promise<Map<string, FoundTensor>> 
     );
   }
   const files = [...new Set(Object.values(weightMap) as string[])].sort();
-  const missing: string[] = [];
-  for (const file of files) {
-    if (!await statIfExists(`${directory}/${file}`)) missing.push(file);
-  }
+  const there = await Array.fromAsync(files, (file) => statIfExists(`${directory}/${file}`));
+  const missing = files.filter((_, i) => !there[i]);
   if (missing.length > 0) {
     const count = `${missing.length} of ${files.length} shards listed in ${INDEX_FILE}`;
     const verb = missing.length === 1 ? "is" : "are";
