@@ -131,14 +131,12 @@ function refuseUnsupported(fields: Fields): void {
       "set use_sliding_window to false if the model was trained with full attention",
     ]);
   }
-  if (json.layer_types !== undefined && json.layer_types !== null) {
-    const types = json.layer_types;
-    if (!Array.isArray(types) || types.some((type) => type !== "full_attention")) {
-      throw fields.error("layer_types", '"full_attention" in every layer');
-    }
+  const types = json.layer_types ?? [];
+  if (!Array.isArray(types) || types.some((type) => type !== "full_attention")) {
+    throw fields.error("layer_types", '"full_attention" in every layer');
   }
   for (const key of ["num_experts", "num_local_experts"]) {
-    if (json[key] !== undefined && json[key] !== null && json[key] !== 0) {
+    if ((json[key] ?? 0) !== 0) {
       throw fields.refusal("mixture-of-experts models are not supported", key);
     }
   }
