@@ -117,14 +117,12 @@ export class RowSource {
   }
 
   #plan(epoch: number): { epoch: number; plan: RowPlan; order: Uint32Array } {
-    const { tokens, seed, shuffle, pack, longRows } = this.options;
+    const { seed, shuffle, pack } = this.options;
     const random = shuffle ? new RandomStream(seed, `shuffle.${this.name}.${epoch}`) : undefined;
     const documents = this.#documents.slice();
     if (random) shuffleInPlace(documents, random);
     const plan = planRows(this.#lengths, documents, {
-      tokens,
-      pack,
-      longRows,
+      ...this.options,
       splittable: (document) => isSplittable(this.#find(document).store.kind, pack),
       isTrained: (document, start, end) => this.#isTrained(document, start, end),
       nameOf: (document) => this.#nameOf(document),
