@@ -1,16 +1,8 @@
 "use strict";
 (() => {
   const at = (id) => document.getElementById(id);
-  const [log, form, input, model, streams, speed, legend] = [
-    "log",
-    "form",
-    "input",
-    "model",
-    "streams",
-    "speed",
-    "legend",
-  ]
-    .map(at);
+  const ids = ["log", "form", "input", "model", "streams", "speed", "legend"];
+  const [log, form, input, model, streams, speed, legend] = ids.map(at);
   /** The conversation; a switch of the model keeps it. */
   const messages = [];
   /** As the server lists them. */
@@ -180,19 +172,13 @@
     if (response.status === 503) setTimeout(list, 1000);
     if (!response.ok) return;
     models = (await response.json()).data;
-    const option = (value, text) => {
-      const element = document.createElement("option");
-      element.value = value;
-      element.textContent = text;
-      return element;
-    };
     model.replaceChildren(
-      ...models.map(({ id, parscale }) => option(id, `${id} (P = ${parscale.streams})`)),
+      ...models.map(({ id, parscale }) => new Option(`${id} (P = ${parscale.streams})`, id)),
     );
     const counts = [...new Set(models.map(({ parscale }) => parscale.streams))];
     counts.sort((a, b) => a - b);
     const choices = counts.length > 1 ? [...counts, "auto"] : counts;
-    streams.replaceChildren(...choices.map((one) => option(one, one)));
+    streams.replaceChildren(...choices.map((one) => new Option(one, one)));
     at("streams-label").hidden = counts.length < 2;
     useDefault();
   }
