@@ -24,9 +24,6 @@ class _Sink(io.TextIOBase):
     def write(self, text):
         return len(text)
 
-    def readable(self):
-        return False
-
     def writable(self):
         return True
 
