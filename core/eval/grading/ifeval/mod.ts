@@ -50,7 +50,10 @@ export const CHECKERS: ReadonlyMap<string, Checker> = new Map(
   ),
 );
 
-/** Outcome of each instruction, in the order of the row. `prompt` is what must be repeated where an instruction does not say. */
+/**
+ * Outcome of each instruction, in the order of the row. `prompt` is what must be repeated where an
+ * instruction does not say.
+ */
 export function checkResponse(
   response: string,
   instructions: readonly Instruction[],
