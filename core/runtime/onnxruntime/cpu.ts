@@ -28,7 +28,7 @@ import { CPU_TARGET } from "./lowering/rules.ts";
 import { Session, weightBytes } from "./session/session.ts";
 import type { WeightUse } from "./lowering/lower.ts";
 import { SessionPool } from "./session/session_pool.ts";
-import { packsCodes, WeightMemory } from "./session/weight_memory.ts";
+import { packsCodes, type Tables, WeightMemory } from "./session/weight_memory.ts";
 import { usableCores } from "../../base/platform/mod.ts";
 import { TRAITS, type Traits } from "../traits.ts";
 
@@ -86,6 +86,7 @@ export class CpuDevice extends HostDevice implements Device {
     this.threads = threads;
     // Until the copies that a session packs are free; two sessions with copies would take the most memory.
     let packing: Promise<void> | undefined;
+    const tables = new WeakMap<Weights, Tables>();
     this.#pool = new SessionPool(
       { matrices, target: CPU_TARGET, readsFiles: true, heldBytes },
       ({ lowered, weights, isPart, fixedSizes }, folder) => {
@@ -97,7 +98,8 @@ export class CpuDevice extends HostDevice implements Device {
           // Parts run one after the other, so what one needs serves the next.
           if (isPart) api.shareArena(options, { exactly: false });
         };
-        const memory = new WeightMemory(api, weights, matrices);
+        const shared = tables.getOrInsertComputed(weights, () => new Map());
+        const memory = new WeightMemory(api, weights, matrices, shared);
         const turn = () => memory.holdsCopies ? packing : undefined;
         const source = { lowered, weights: memory, folder, configure, turn };
         const opening = Session.openLater(api, source);

@@ -2,7 +2,9 @@
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { type CodedTensor, openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
-import { EMBEDDING } from "../../../core/model/parameters.ts";
+import { matrixBytes } from "../../../core/base/quantize.ts";
+import { EMBEDDING, linearSpecs } from "../../../core/model/parameters.ts";
+import { MemoryMap } from "../../../core/runtime/memory/memory_map.ts";
 import { openModel, type OpenOptions } from "../../../core/session/open.ts";
 import { writeGguf, writeTinyFolder, type WrittenType } from "../../gguf_model.ts";
 import { withScratch } from "../../scratch.ts";
@@ -80,4 +82,30 @@ Deno.test("a session names the format of most of its matrices", () =>
     await writeGguf(`${cwd}/model.gguf`, `${cwd}/folder`, { type });
     using model = await openModel(`${cwd}/model.gguf`, { threads: 1 });
     assertEquals(model.matrices, "q4");
+  }));
+
+Deno.test("codes of a tied table are made once, to read rows of and to pack", () =>
+  withScratch(async (cwd) => {
+    await writeTinyFolder(`${cwd}/folder`, "llama");
+    await writeGguf(`${cwd}/model.gguf`, `${cwd}/folder`, { type: "Q8_0" });
+    const { allocate } = MemoryMap;
+    let bytes = 0;
+    MemoryMap.allocate = (length) => {
+      bytes += length;
+      return allocate(length);
+    };
+    try {
+      const options = { threads: 2, splitAbove: 64 };
+      using model = await openModel(`${cwd}/model.gguf`, options);
+      await model.complete("a", { maxTokens: 2 });
+      const matrices = linearSpecs(model.config);
+      assert(matrices.some(({ name }) => name === EMBEDDING));
+      const format = { kind: "q8", block: 32 } as const;
+      assertEquals(
+        bytes,
+        matrices.reduce((sum, { shape }) => sum + matrixBytes(shape, format), 0),
+      );
+    } finally {
+      MemoryMap.allocate = allocate;
+    }
   }));

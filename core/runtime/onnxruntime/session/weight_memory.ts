@@ -56,10 +56,16 @@ function isTable({ form }: WeightUse): boolean {
   return form === "table" || form === "table scales";
 }
 
+/** Codes of which rows are read, by parameter and format, and the sessions that use them. */
+export type Tables = Map<string, { readonly memory: QuantizedMemory; users: number }>;
+
 export class WeightMemory implements Initializers {
   readonly #api: OnnxApi;
   readonly #weights: Weights;
   readonly #matrices: MatrixFormat;
+  readonly #tables: Tables;
+  /** Those of the tables that are used here. */
+  readonly #used = new Set<string>();
   readonly #files = new Map<string, MemoryMap>();
   readonly #kept: MemoryMap[] = [];
   /** Copies of matrices that are needed only until they are packed. */
@@ -68,10 +74,12 @@ export class WeightMemory implements Initializers {
   readonly #values: Handle[] = [];
   readonly #quantized = new Map<string, QuantizedMemory>();
 
-  constructor(api: OnnxApi, weights: Weights, matrices: MatrixFormat) {
+  /** `tables` are shared by all sessions over the weights: a tied table is packed as a matrix, too. */
+  constructor(api: OnnxApi, weights: Weights, matrices: MatrixFormat, tables: Tables) {
     this.#api = api;
     this.#weights = weights;
     this.#matrices = matrices;
+    this.#tables = tables;
   }
 
   /** The weight in the form asked for, as a tensor. */
@@ -98,6 +106,13 @@ export class WeightMemory implements Initializers {
   close(): void {
     for (const value of this.#values) this.#api.release("Value", value);
     for (const map of [...this.#files.values(), ...this.#kept, ...this.#packed]) map.unmap();
+    for (const key of this.#used) {
+      const table = this.#tables.get(key)!;
+      if (--table.users > 0) continue;
+      this.#tables.delete(key);
+      table.memory.codes.unmap();
+      table.memory.scales.unmap();
+    }
     this.#arrays.length = 0;
   }
 
@@ -154,22 +169,33 @@ export class WeightMemory implements Initializers {
   }
 
   #quantize(use: WeightUse, weight: HostTensor | FileTensor): QuantizedMemory {
-    const key = `${use.parameter} ${isTable(use)}`;
-    const known = this.#quantized.get(key);
-    if (known) return known;
     const format = isTable(use)
       ? tableFormatOf(weight)!
       : quantizedFormat(matrixFormatOf(weight, this.#matrices));
+    const key = `${use.parameter} ${JSON.stringify(format)}`, table = this.#tables.get(key);
+    if (table) {
+      if (!this.#used.has(key)) table.users++;
+      this.#used.add(key);
+      return table.memory;
+    }
+    // A matrix is not there any more once it is packed.
+    const known = isTable(use) ? undefined : this.#quantized.get(key);
+    if (known) return known;
     const { rows, blocks, rowBytes } = packing(weight.shape, format);
     const made = {
       codes: MemoryMap.allocate(rows * rowBytes),
       scales: MemoryMap.allocate(rows * blocks * 4),
       ...(format.offsets && { offsets: MemoryMap.allocate(rows * blocks * 4) }),
     };
-    if (made.offsets) this.#packed.push(made.offsets);
-    (packsCodes() && !isTable(use) ? this.#packed : this.#kept).push(made.codes);
-    this.#kept.push(made.scales);
-    this.#quantized.set(key, made);
+    if (isTable(use)) {
+      this.#tables.set(key, { memory: made, users: 1 });
+      this.#used.add(key);
+    } else {
+      if (made.offsets) this.#packed.push(made.offsets);
+      (packsCodes() ? this.#packed : this.#kept).push(made.codes);
+      this.#kept.push(made.scales);
+      this.#quantized.set(key, made);
+    }
     const target = {
       codes: new Uint8Array(made.codes.buffer()),
       scales: new Float32Array(made.scales.buffer()),
