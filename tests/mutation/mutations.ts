@@ -299,7 +299,7 @@ core/runtime/onnxruntime/session/weight_memory.ts by unit/runtime/memory_test.ts
   codes stay beside what was packed of them: packsCodes() ? this.#packed → false ? this.#packed
 
 core/runtime/onnxruntime/session/weight_memory.ts by unit/session/open_test.ts
-  codes of a tied table are made twice: table = this.#tables.get(key) → table = this.#tables.get("")
+  codes of a tied table are made twice: , table = this.#tables.get(key) → , table = this.#tables.get("")
 
 core/session/open.ts by unit/session/open_test.ts
   weights that fit are warned of: bytes > freeMemory → bytes > 0
