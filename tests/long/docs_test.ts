@@ -41,7 +41,7 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
   [/^podman |^bash tests\/platform\/container/, "needs a container engine"],
   [/^deno task (compile|bundle|test:release)/, "tests/release; a base program is downloaded"],
   [/^tar -xf /, "tests/release/bundle_test.ts"],
-  [/^PARSCALE_(HF_PYTHON|ORT_WEB)=/, "tests/interop, which needs other programs"],
+  [/^PARSCALE_(HF_PYTHON|LM_EVAL_PYTHON|ORT_WEB)=/, "tests/interop, which needs other programs"],
   [/^deno test -A tests\//, "runs a test, which the suite does"],
   [/^(mpirun|srun|torchrun|sbatch) /, "tests/long/mpi_training_test.ts and slurm_test.ts"],
   [/^lm_eval /, "tests/cli/serve_harness_test.ts"],
