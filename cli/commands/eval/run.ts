@@ -2,6 +2,7 @@
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import type { Grader } from "../../../core/eval/grading/code/grade.ts";
+import type { ChatRenderer } from "../../../core/eval/harness/documents.ts";
 import { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
 import { mergeParts } from "../../../core/eval/harness/merge.ts";
 import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
@@ -27,7 +28,7 @@ import {
   type ScoringPlan,
   selectTasks,
 } from "./plan.ts";
-import { listTasks, report, showPrompts } from "./show.ts";
+import { listTasks, type Logged, report, showPrompts } from "./show.ts";
 
 export { plan } from "./plan.ts";
 export { describe } from "./show.ts";
@@ -52,7 +53,7 @@ export async function run(plan: EvalPlan, io: Io, invocation: Invocation): Promi
 
 /** Answers what is missing, then scores all. */
 async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Promise<number> {
-  const { out, preset, bounds, logFormat } = plan;
+  const { out, preset, bounds } = plan;
   // Loads the engine, which no other task of `eval` needs.
   const { answer, identityOf, prepareModel, requireModel } = await import("./answer.ts");
   const asked = requireModel(plan);
@@ -79,9 +80,7 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
     io,
     invocation,
     folder,
-    logged: logFormat === "harness"
-      ? { prepared, samples, render: plan.rows.chat ? model.render : undefined }
-      : undefined,
+    logged: loggedOf(plan, prepared, samples, model.render),
     model: {
       fingerprint: model.fingerprint,
       device: session.device,
@@ -95,7 +94,7 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
 
 /** Scores samples that exist already. */
 async function scoreFile(plan: ScorePlan, io: Io, invocation: Invocation): Promise<number> {
-  const { out, preset, bounds, logFormat } = plan;
+  const { out, preset, bounds } = plan;
   const { prepared, leftOut } = await prepareAvailable(plan.rows, io);
   const samples = await readSampleFile(plan.samples, prepared, io);
   const identity = { scored: plan.samples, tasks: prepared.map(({ task }) => task.name) };
@@ -104,7 +103,7 @@ async function scoreFile(plan: ScorePlan, io: Io, invocation: Invocation): Promi
   const scores = await scoreSamples(prepared, samples, tools, watchOf(io), folder);
   const facts = await factsOf(prepared, tools);
   // Without the model there is no template: a conversation is logged as its messages.
-  const render = (messages: unknown) => Promise.resolve(JSON.stringify(messages));
+  const render: ChatRenderer = (messages) => Promise.resolve(JSON.stringify(messages));
   return await report(facts, scores, {
     leftOut,
     preset,
@@ -112,10 +111,19 @@ async function scoreFile(plan: ScorePlan, io: Io, invocation: Invocation): Promi
     io,
     invocation,
     folder,
-    logged: logFormat === "harness"
-      ? { prepared, samples, render: plan.rows.chat ? render : undefined }
-      : undefined,
+    logged: loggedOf(plan, prepared, samples, render),
   });
+}
+
+/** Answers to be written in the layout of the harness, where that is asked for. */
+function loggedOf(
+  { logFormat, rows }: EvaluatePlan | ScorePlan,
+  prepared: readonly PreparedTask[],
+  samples: readonly Sample[],
+  render: ChatRenderer,
+): Logged | undefined {
+  if (logFormat !== "harness") return undefined;
+  return { prepared, samples, render: rows.chat ? render : undefined };
 }
 
 /** Writes the folders of all shards as one. */

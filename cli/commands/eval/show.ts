@@ -298,6 +298,9 @@ export interface Asked {
 
 const SCHEMA = "parscale.eval/1";
 
+/** Answers as the layout of the harness has them. */
+export type Logged = Pick<HarnessRun, "prepared" | "samples" | "render">;
+
 /** Writes results to the folder and to stdout; the number is the exit code. */
 export async function report(
   facts: readonly TaskFacts[],
@@ -310,7 +313,7 @@ export async function report(
     readonly invocation: Invocation;
     readonly folder: EvalFolder | undefined;
     /** Written to the folder in the layout of the harness, too. */
-    readonly logged?: Pick<HarnessRun, "prepared" | "samples" | "render"> | undefined;
+    readonly logged?: Logged | undefined;
     readonly model?: Asked;
     readonly stats?: AnsweringStats;
   },
