@@ -51,7 +51,7 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
   // Beside the tokenizer; of several adapters the rows say which engine is needed.
   if (!plan.resume && models.adapters.size <= 1) session.engine.preload();
   const tokenizer = await openFor(plan.decoding, session, io);
-  const speed = new Speed(io, invocation.startedMs, plan.decoding.beams !== undefined);
+  const speed = new Speed(io, invocation.startedMs, plan);
   const prompts = readPrompts(plan.prompts, io, session);
   const { format } = invocation;
   const whole = format === "jsonl" || format === "csv" ? undefined : await Array.fromAsync(prompts);
@@ -74,10 +74,11 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
       yield event;
     }
   };
-  const echo = ({ echo, tokens }: Prompt) =>
-    echo && "prompt" in echo && typeof echo.prompt === "string"
-      ? echo.prompt
-      : tokenizer?.decode(echo ? tokens : []) ?? "";
+  const echo = ({ echo, tokens }: Prompt) => {
+    if (!echo || !tokenizer) return "";
+    if ("prompt" in echo && typeof echo.prompt === "string") return echo.prompt;
+    return tokenizer.decode(tokens);
+  };
   const code = isText
     ? isOne
       ? await streamText(answer(each(whole)), echo(whole[0]!), io, invocation)
@@ -227,7 +228,7 @@ async function showTexts(
 
 /** Answers the prompts of this part that are not done; the number is the exit code. */
 async function writeRows(
-  plan: GeneratePlan,
+  { decoding: { numReturn, jsonSchema }, prompts: { from }, shard, resume }: GeneratePlan,
   { session, adapters }: NamedSessions,
   prompts: readonly Prompt[] | AsyncIterable<Prompt>,
   answer: (
@@ -237,7 +238,6 @@ async function writeRows(
   io: Io,
   invocation: Invocation,
 ): Promise<number> {
-  const { decoding: { numReturn, jsonSchema }, prompts: { from }, shard, resume } = plan;
   const { device } = session;
   const sessions = new Set([session, ...adapters.values()]);
   const model = () => Array.from(sessions, (one) => modelFingerprint(one.checkpoint)).join();
@@ -267,7 +267,7 @@ async function writeRows(
   for await (const event of answer(open(), onPrefill)) {
     const { at, ...input } = event.prompt;
     if (event.kind !== "text") {
-      rows.add(at, input, [resultOf(event, numReturn > 1, plan.timings)]);
+      rows.add(at, input, [resultOf(event, numReturn > 1)]);
       progress.update(++answered);
     }
     await rows.pause();
@@ -277,16 +277,12 @@ async function writeRows(
 }
 
 /** The row of a prompt, with a list of its sequences where there may be several. */
-function resultOf(
-  event: Exclude<SequenceEvent, { kind: "text" }>,
-  several: boolean,
-  timings: boolean,
-) {
+function resultOf(event: Exclude<SequenceEvent, { kind: "text" }>, several: boolean) {
   const { prompt, prompt: { id } } = event;
   const asked = { id, ...prompt.echo };
   if (event.kind === "failed") return { ...asked, error: failureOf(event.error) };
   const { sequences, timing } = event;
-  const stats = { ...statsOf(prompt, sequences), ...(timings && timing) };
+  const stats = { ...statsOf(prompt, sequences), ...timing };
   return several ? { ...asked, sequences, stats } : { ...asked, ...sequences[0]!, stats };
 }
 

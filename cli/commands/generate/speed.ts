@@ -3,6 +3,7 @@ import { peakMemory } from "../../../core/base/platform/mod.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText, grouped } from "../../output/units.ts";
 import type { Prompt } from "../../input/prompts.ts";
+import type { GeneratePlan } from "./plan.ts";
 import type { Sequence, SequenceEvent, Timing } from "./sequences.ts";
 
 /** Times of a prompt that is not finished. */
@@ -20,8 +21,12 @@ export class Speed {
   #newTokens = 0;
   readonly #open = new Map<Prompt, Times>();
 
-  /** To be made when the model is open; the text of a `search` over beams comes at its end alone. */
-  constructor(private readonly io: Io, startedMs: number, private readonly search: boolean) {
+  /** To be made when the model is open. */
+  constructor(
+    private readonly io: Io,
+    startedMs: number,
+    private readonly plan: Pick<GeneratePlan, "decoding" | "timings">,
+  ) {
     this.#began = io.system.now();
     this.#loadSeconds = (this.#began - startedMs) / 1000;
   }
@@ -34,7 +39,7 @@ export class Speed {
     }
   }
 
-  /** Passes events on; the one that ends a prompt gets its times. */
+  /** Passes events on; the one that ends a prompt gets its times where they are asked for. */
   async *watch(events: AsyncIterable<SequenceEvent>): AsyncGenerator<SequenceEvent> {
     for await (const event of events) {
       const { prompt, kind } = event, now = this.io.system.now();
@@ -42,7 +47,8 @@ export class Speed {
       const times = this.#open.get(prompt)!;
       times.first ??= now;
       if (kind !== "text") this.#open.delete(prompt);
-      yield kind === "done" ? { ...event, timing: this.#end(event, times, now) } : event;
+      const timing = kind === "done" && this.#end(event, times, now);
+      yield timing && this.plan.timings ? { ...event, timing } : event;
     }
   }
 
@@ -65,13 +71,15 @@ export class Speed {
     const ttft = ((this.#first ?? system.now()) - this.#began) / 1000;
     const peak = peakMemory();
     const decode = total - ttft;
+    // The text of a search over beams comes at its end alone.
+    const isSearch = this.plan.decoding.beams !== undefined;
     this.io.detail([
       `loaded in ${seconds(this.#loadSeconds)}`,
       `first text after ${seconds(ttft)}`,
       `${grouped(this.#promptTokens)} prompt tokens` +
-      (this.search ? "" : `, ${rate(this.#promptTokens, ttft)}`),
+      (isSearch ? "" : `, ${rate(this.#promptTokens, ttft)}`),
       `${grouped(this.#newTokens)} new tokens, ${
-        rate(this.#newTokens, this.search ? total : decode || total)
+        rate(this.#newTokens, isSearch ? total : decode || total)
       }`,
       ...(peak === null ? [] : [`peak memory ${bytesText(peak)}`]),
     ].join("; "));
