@@ -93,15 +93,26 @@ function k45(codes: number, high?: number) {
   };
 }
 
-/** Codes of 4 bits; two of Q4_K that share a byte are 32 columns apart, and neighbours here. */
-function unpackQ4K(b: Uint8Array, at: number, target: Quantized, n: number): void {
-  const { codes, scales, offsets } = target;
+/** Scales and offsets of Q4_K and Q5_K, of whose codes `middle` becomes the zero. */
+function unpackScales(
+  b: Uint8Array,
+  at: number,
+  middle: number,
+  { scales, offsets }: Quantized,
+  n: number,
+): void {
   const d = half(b, at), dmin = half(b, at + 2);
   for (let j = 0; j < 8; j++) {
     const [scale, min] = scaleAndMin(b, at + 4, j);
     scales[n * 8 + j] = d * scale;
-    offsets![n * 8 + j] = 8 * d * scale - dmin * min;
+    offsets![n * 8 + j] = middle * d * scale - dmin * min;
   }
+}
+
+/** Codes of 4 bits; two of Q4_K that share a byte are 32 columns apart, and neighbours here. */
+function unpackQ4K(b: Uint8Array, at: number, target: Quantized, n: number): void {
+  const { codes } = target;
+  unpackScales(b, at, 8, target, n);
   for (let pair = 0; pair < 4; pair++) {
     const from = at + 16 + pair * 32, to = n * 128 + pair * 32;
     for (let i = 0; i < 16; i++) {
@@ -127,12 +138,9 @@ const sourceOf = viewer(), wordsOf = viewer();
 
 /** Codes of 8 bits. */
 function unpackQ5K(b: Uint8Array, at: number, target: Quantized, n: number): void {
-  const { codes, scales, offsets } = target, source = sourceOf(b), words = wordsOf(codes);
-  const d = half(b, at), dmin = half(b, at + 2);
+  const source = sourceOf(b), words = wordsOf(target.codes);
+  unpackScales(b, at, 16, target, n);
   for (let j = 0; j < 8; j++) {
-    const [scale, min] = scaleAndMin(b, at + 4, j);
-    scales[n * 8 + j] = d * scale;
-    offsets![n * 8 + j] = 16 * d * scale - dmin * min;
     const from = at + 48 + (j >> 1) * 32, to = n * 256 + j * 32;
     for (let i = 0; i < 32; i += 4) {
       const low = source.getUint32(from + i, true) >>> (j & 1) * 4 & 0x0f0f0f0f;

@@ -54,6 +54,29 @@ export function packing(shape: readonly number[], format: MatrixFormat): Packing
   return { rows, columns, bits, blocks, rowBytes: blocks * block * bits / 8 };
 }
 
+/** Room for a matrix [rows, columns]. */
+export function roomFor(shape: readonly number[], format: QuantizedFormat) {
+  const { rows, blocks, rowBytes } = packing(shape, format), count = rows * blocks;
+  return {
+    codes: new Uint8Array(rows * rowBytes),
+    scales: new Float32Array(count),
+    ...(format.offsets && { offsets: new Float32Array(count) }),
+  } satisfies Quantized;
+}
+
+/** A matrix from some row on. */
+export function fromRow(
+  { codes, scales, offsets }: Quantized,
+  row: number,
+  { blocks, rowBytes }: Packing,
+): Quantized {
+  return {
+    codes: codes.subarray(row * rowBytes),
+    scales: scales.subarray(row * blocks),
+    ...(offsets && { offsets: offsets.subarray(row * blocks) }),
+  };
+}
+
 /** Bytes of a matrix in memory, with the scales of its blocks. */
 export function matrixBytes(shape: readonly number[], format: MatrixFormat): number {
   if (format.kind === "f32") return 4 * shape[0]! * shape[1]!;

@@ -6,7 +6,14 @@
 import { BLOCKS, type BlockType, decodeBlocks } from "./blocks.ts";
 import { ELEMENT_BYTES, type WeightType } from "./dtype.ts";
 import { joinBytes, readExactlySync } from "./files.ts";
-import { packing, quantize, type Quantized, type QuantizedFormat, repack } from "./quantize.ts";
+import {
+  fromRow,
+  packing,
+  quantize,
+  type Quantized,
+  type QuantizedFormat,
+  repack,
+} from "./quantize.ts";
 
 /** Storage of elements that are not plain, in order. */
 export interface Encoding {
@@ -148,7 +155,7 @@ export function quantizeRows(
   read: ReadBytes,
 ): void {
   const columns = weight.shape[1]!;
-  const { blocks, rowBytes } = packing(weight.shape, format);
+  const packed = packing(weight.shape, format);
   const own = formatOf(weight);
   const repacks = own?.kind === format.kind && own.block === format.block &&
     own.offsets === format.offsets;
@@ -161,11 +168,7 @@ export function quantizeRows(
   const buffer = new Uint8Array(repacks ? 0 : step * rowSize);
   for (let done = 0; done < rows.count; done += step) {
     const first = rows.first + done, count = Math.min(step, rows.count - done);
-    const part = {
-      codes: target.codes.subarray(done * rowBytes),
-      scales: target.scales.subarray(done * blocks),
-      ...(target.offsets && { offsets: target.offsets.subarray(done * blocks) }),
-    };
+    const part = fromRow(target, done, packed);
     if (repacks) repackRows(weight, { first, count }, part, read);
     else {
       const into = buffer.subarray(0, count * rowSize);

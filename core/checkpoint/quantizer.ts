@@ -7,7 +7,13 @@
 import { ELEMENT_BYTES, findNonFinite } from "../base/dtype.ts";
 import { joinBytes, openRegularFile, readExactlySync } from "../base/files.ts";
 import { usableCores } from "../base/platform/mod.ts";
-import { packing, type Quantized, type QuantizedFormat } from "../base/quantize.ts";
+import {
+  fromRow,
+  packing,
+  type Quantized,
+  type QuantizedFormat,
+  roomFor,
+} from "../base/quantize.ts";
 import { quantizeRows, type ReadBytes, readsFrom } from "../base/stored.ts";
 import { Thread } from "../base/thread.ts";
 import { elementCount } from "../model/parameters.ts";
@@ -42,21 +48,20 @@ export interface RowBatch {
  */
 export function quantizeBatch({ tensor, format, first, count }: RowBatch): Quantized {
   const columns = tensor.shape[1]!;
-  const { blocks, rowBytes } = packing([count, columns], format);
-  const codes = new Uint8Array(count * rowBytes), scales = new Float32Array(count * blocks);
+  const shape = [count, columns], packed = packing(shape, format);
+  const made = roomFor(shape, format);
   using file = openRegularFile(tensor.path);
   const read = tensor.encoding ? readsFrom(file, tensor.path) : readsAgain(file, tensor.path);
   const step = Math.max(1, Math.floor(STEP_ELEMENTS / columns));
   for (let row = 0; row < count; row += step) {
     const rows = { first: first + row, count: Math.min(step, count - row) };
-    const target = { codes: codes.subarray(row * rowBytes), scales: scales.subarray(row * blocks) };
-    quantizeRows(tensor, rows, format, target, read);
+    quantizeRows(tensor, rows, format, fromRow(made, row, packed), read);
   }
-  if (findNonFinite(new Uint8Array(scales.buffer), "f32") !== -1) {
+  if (findNonFinite(new Uint8Array(made.scales.buffer), "f32") !== -1) {
     const size = columns * ELEMENT_BYTES[tensor.dtype];
     finitePart(tensor, first * size, count * size); // names the element
   }
-  return { codes, scales };
+  return made;
 }
 
 /** Reads into the same memory every time. */

@@ -286,7 +286,7 @@ core/base/stored.ts by unit/session/open_test.ts
 
 core/base/blocks.ts by unit/base/blocks_test.ts
   codes of Q6_K have their zero elsewhere: q + 0x60606060 → q + 0x80808080
-  minima of Q4_K are lost: 8 * d * scale - dmin * min → 8 * d * scale
+  minima of Q4_K are lost: middle * d * scale - dmin * min → middle * d * scale
 
 core/checkpoint/open.ts by unit/checkpoint/gguf_test.ts
   a few matrices in codes round activations: coded.length * 2 < matrices.length → false

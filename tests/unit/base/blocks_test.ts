@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { BLOCKS, type BlockType, decodeBlocks } from "../../../core/base/blocks.ts";
 import { formatOf } from "../../../core/base/stored.ts";
-import { dequantize, repack } from "../../../core/base/quantize.ts";
+import { dequantize, packing, repack, roomFor } from "../../../core/base/quantize.ts";
 
 const GOLDEN: Readonly<Record<string, { blocks: string; values: string }>> = JSON.parse(
   Deno.readTextFileSync(new URL("../../../fixtures/golden/gguf/blocks.json", import.meta.url)),
@@ -33,20 +33,15 @@ Deno.test("repacked codes stand for the same values, but for roundings of offset
     if (type === "Q4_1") continue; // becomes f32
     const { blocks, values } = decoded(type);
     const shape = [blocks.length / BLOCKS[type].bytes, BLOCKS[type].elements];
-    const { kind, block, offsets } = formatOf({
+    const format = formatOf({
       ...WEIGHT,
       shape,
       encoding: { type, byteLength: 0 },
     })!;
-    const bits = kind === "q4" ? 4 : 8, count = values.length / block;
-    const quantized = {
-      codes: new Uint8Array(values.length * bits / 8),
-      scales: new Float32Array(count),
-      ...(offsets && { offsets: new Float32Array(count) }),
-    };
+    const quantized = roomFor(shape, format), { rows, columns, bits } = packing(shape, format);
     repack(blocks, type, quantized);
-    const repacked = dequantize(quantized, count, block, bits, block);
-    if (!offsets) assertEquals(repacked, values, type);
+    const repacked = dequantize(quantized, rows, columns, bits, format.block);
+    if (!format.offsets) assertEquals(repacked, values, type);
     const error = Math.max(...repacked.map((x, i) => Math.abs(x - values[i]!)));
     assert(error <= 2 ** -22 * Math.max(...values.map(Math.abs)), `${type}: ${error}`);
   }

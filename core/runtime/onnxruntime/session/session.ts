@@ -62,7 +62,7 @@ export class Session {
     using owned = new DisposableStack();
     const options = optionsOf(api, source, owned);
     const turn = source.turn?.();
-    if (turn) await turn;
+    if (turn) await turn; // else at once, before the next part takes the thread for its copies
     const handle = await api.sessionLater(source.lowered.bytes, options);
     return Session.#loaded(api, handle, source, owned);
   }

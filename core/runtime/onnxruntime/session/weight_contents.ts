@@ -14,7 +14,7 @@ import {
 } from "../../weights.ts";
 import type { WeightUse } from "../lowering/lower.ts";
 import type { MatrixFormat } from "../../../base/quantize.ts";
-import { packing, type Quantized, quantizedFormat } from "../../../base/quantize.ts";
+import { type Quantized, quantizedFormat, roomFor } from "../../../base/quantize.ts";
 
 export class WeightContents {
   readonly #weights: Weights;
@@ -45,12 +45,7 @@ export class WeightContents {
     if (this.#last?.parameter === parameter) return this.#last.quantized;
     const weight = this.#weights.get(parameter)!;
     const format = quantizedFormat(matrixFormatOf(weight, this.#matrices));
-    const { rows, blocks, rowBytes } = packing(weight.shape, format);
-    const quantized = {
-      codes: new Uint8Array(rows * rowBytes),
-      scales: new Float32Array(rows * blocks),
-      ...(format.offsets && { offsets: new Float32Array(rows * blocks) }),
-    };
+    const quantized = roomFor(weight.shape, format);
     quantizeWeight(fullPrecision(weight), format, quantized, undefined);
     this.#last = { parameter, quantized };
     return quantized;
