@@ -6,6 +6,7 @@
  * takes effect between steps, after a save. Where several processes train together, each is given its own
  * batches and a signal that aborts in all of them at once; decisions depend on sums over all.
  */
+import { movingAverage } from "../base/statistics.ts";
 import type { Feed } from "../collective/collective.ts";
 import type { Batch } from "../data/batches.ts";
 import { learningRateFactor, type ScheduleOptions } from "./schedule.ts";
@@ -13,8 +14,8 @@ import type { RateKind } from "./trainable.ts";
 import type { Trainer } from "./trainer.ts";
 import type { TrainingState } from "./training_state.ts";
 
-/** Share of the old value in the smoothed loss. */
-const EMA = 0.95;
+/** Decay of the smoothed loss. */
+export const EMA = 0.95;
 
 /** Options of a run. */
 export interface LoopOptions {
@@ -38,7 +39,10 @@ export interface StepReport {
   readonly tokens: number;
   /** Mean over predicted tokens in nats, before the update. */
   readonly loss: number;
+  /** Loss smoothed over steps by `EMA`. */
   readonly lossEma: number;
+  /** Loss of the first step of the run. */
+  readonly firstLoss: number;
   /** Before clipping. */
   readonly gradNorm: number;
   readonly clipScale: number;
@@ -96,7 +100,8 @@ export async function train(
 
     state.step = step;
     state.tokens += used!;
-    state.lossEma = EMA * (state.lossEma ?? loss) + (1 - EMA) * loss;
+    state.lossEma = movingAverage(state.lossEma, loss, step, EMA);
+    state.firstLoss ??= loss;
     state.cursor = feed.cursor;
     // A run that is to end does not validate first, which may take minutes.
     const due = !hooks.signal.aborted && (step % options.evalEvery === 0 || step === steps);
@@ -105,6 +110,7 @@ export async function train(
       tokens: state.tokens,
       loss,
       lossEma: state.lossEma,
+      firstLoss: state.firstLoss,
       gradNorm,
       clipScale,
       rates,

@@ -2,7 +2,7 @@
  * State of a checkpoint besides the model, so that training resumes as if it had never stopped.
  *
  *     training_state.safetensors   values (in f32), m and v of every trained tensor
- *     training_state.json          step, tokens, smoothed loss, place in the data
+ *     training_state.json          step, tokens, smoothed and first loss, place in the data
  *
  * The model beside it may be rounded to a narrower type and its prefixes folded, hence the values.
  */
@@ -37,6 +37,8 @@ export interface TrainingState {
   tokens: number;
   /** Exponential moving average of the loss; undefined before the first step. */
   lossEma: number | undefined;
+  /** Loss of the first step; undefined before it. */
+  firstLoss: number | undefined;
   /** Position of the next batch; see `core/data`. */
   cursor: unknown;
 }
@@ -66,9 +68,9 @@ export async function saveState(
   );
   await writeSafetensors(`${folder}/${TENSORS}`, tensors);
   await parts.return();
-  const { step, tokens, lossEma, cursor } = state;
-  const json = { schema: SCHEMA, step, tokens, loss_ema: lossEma ?? null, cursor };
-  await writeJson(`${folder}/${STATE}`, json);
+  const { step, tokens, lossEma = null, firstLoss = null, cursor } = state;
+  const losses = { loss_ema: lossEma, first_loss: firstLoss };
+  await writeJson(`${folder}/${STATE}`, { schema: SCHEMA, step, tokens, ...losses, cursor });
 }
 
 /** Values and moments in the order of the file, those of all processes, in parts of at most `CHUNK`. */
@@ -159,7 +161,7 @@ function otherTensors(path: string, name: string): DataError {
 }
 
 function parseState(json: JsonObject, path: string): TrainingState {
-  const { schema, step, tokens, loss_ema: ema, cursor } = json;
+  const { schema, step, tokens, loss_ema, first_loss, cursor } = json;
   const whole = (value: unknown): value is number =>
     Number.isSafeInteger(value) && Number(value) >= 0;
   if (schema !== SCHEMA || !whole(step) || !whole(tokens)) {
@@ -167,5 +169,6 @@ function parseState(json: JsonObject, path: string): TrainingState {
       `"${path}" is not a training state: its schema must be ${SCHEMA}, with step and tokens`,
     );
   }
-  return { step, tokens, lossEma: typeof ema === "number" ? ema : undefined, cursor };
+  const number = (value: unknown) => typeof value === "number" ? value : undefined;
+  return { step, tokens, lossEma: number(loss_ema), firstLoss: number(first_loss), cursor };
 }

@@ -36,7 +36,7 @@ Deno.test("a chart with letters, and a table of where each curve ends", () =>
     assertEquals(lines[0], "loss (nats per token)");
     const legend = "A a, training  B a, validation  C b, training  D b, validation\n";
     assertStringIncludes(stdout, legend);
-    assert(lines.some((line) => /^b +eval +1 +4000 +2\.525 +- +2\.525 +4000$/.test(line)), stdout);
+    assert(lines.some((line) => /^b +eval +4000 +2\.525 +2\.525 +4000$/.test(line)), stdout);
     assert(!stdout.includes("\x1b"));
   }));
 
@@ -45,7 +45,9 @@ Deno.test("rows have all points: smoothed training loss, validation loss as it i
     const [train, evaluated] = await rowsOf("plot a --x steps --ema 0.5", { cwd });
     assertEquals([train.label, train.measure, train.unit, train.runs], ["a", "train", "steps", 1]);
     assertEquals([train.x.length, train.x[39], train.low], [40, 40, null]);
-    assertEquals(train.loss.slice(0, 2), [2, 1.75]);
+    const second = (0.5 * 2 + 1.5) / 1.5;
+    assertEquals(train.loss[0], 2);
+    assertAlmostEquals(train.loss[1], second, 1e-12);
     assertEquals([evaluated.x, evaluated.loss[0]], [[10, 20, 30, 40], 1.6]);
     const seedRuns = "plot a b --label P=1,P=1 --ema 0 --measure train";
     const [seeds, ...rest] = await rowsOf(seedRuns, { cwd });
@@ -54,6 +56,24 @@ Deno.test("rows have all points: smoothed training loss, validation loss as it i
     assertAlmostEquals(seeds.spread, 1, 1e-9);
     const { schema, results } = await documentOf("plot a/metrics.jsonl", { cwd });
     assertEquals([schema, results[0].label], ["parscale.plot/1", "a"]);
+  }));
+
+Deno.test("the last loss is that of the last step; the smoothed one stands beside it, and is named", () =>
+  inFolder(async (cwd) => {
+    const losses = [2.5, 2.6, 2.4, 4.9];
+    const rows = losses.map((loss, i) => ({ step: i + 1, tokens: i + 1, loss }));
+    await Deno.writeTextFile(`${cwd}/up.jsonl`, jsonLines(...rows));
+    const decays = losses.map((_, i) => 0.95 ** (losses.length - 1 - i));
+    const total = decays.reduce((sum, weight) => sum + weight);
+    const smoothed = losses.reduce((sum, loss, i) => sum + loss * decays[i]!, 0) / total;
+    const [curve] = await rowsOf("plot up.jsonl --measure train", { cwd });
+    assertEquals([curve.last_loss, curve.ema], [4.9, 0.95]);
+    assertAlmostEquals(curve.last_smoothed, smoothed, 1e-12);
+    const table = await succeed("plot up.jsonl --measure train", { cwd });
+    assertStringIncludes(table, "loss (nats per token; training smoothed 0.95)");
+    assert(/last loss +smoothed 0\.95/.test(table), table);
+    assert(/ 4\.9 +3\.146 /.test(table), table);
+    assert(!(await succeed("plot up.jsonl --ema 0", { cwd })).includes("smoothed"));
   }));
 
 Deno.test("folders of one name are curves of their own, named by their paths", () =>
@@ -87,7 +107,7 @@ Deno.test("the SVG file is whole and never overwritten unasked", () =>
     const first = await runParscale(`${draw} --label P=1,P=1`, { cwd });
     assertEquals([first.code, first.stderr], [0, "wrote loss.svg\n"]);
     const svg = Deno.readTextFileSync(`${cwd}/loss.svg`);
-    const axes = ["training (tokens)", "loss (nats per token)"];
+    const axes = ["training (tokens)", "loss (nats per token; training smoothed 0.95)"];
     assertFigure(svg, "Two runs", axes);
     assertStringIncludes(svg, ">P=1, validation<");
     assertStringIncludes(svg, 'roledescription="area mark"');

@@ -1,9 +1,11 @@
 /** Carries out `parscale plot`: a chart with a table, rows with all points, an SVG file. */
 import { UsageError } from "../../../core/base/errors.ts";
+import { movingAverage } from "../../../core/base/statistics.ts";
 import { renderChart, type Series } from "../../output/chart.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { Report } from "../../output/report.ts";
+import type { Column } from "../../output/table.ts";
 import { openFigure } from "../../output/sink.ts";
 import { renderSvgChart } from "../../output/vega.ts";
 import type { Measure, PlotPlan, Point, RunLosses } from "./plan.ts";
@@ -12,26 +14,16 @@ export { plan } from "./plan.ts";
 
 /** More points than pixels only make the file large. */
 const MOST_SVG_POINTS = 1500;
-const COLUMNS = [
-  "label",
-  "measure",
-  "runs",
-  "last_x",
-  "last_loss",
-  "spread",
-  "lowest_loss",
-  "lowest_x",
-];
 const SVG_WIDTH = 560, SVG_HEIGHT = 360;
 
 /** Runs the command. */
 export async function run(plan: PlotPlan, io: Io, invocation: Invocation): Promise<void> {
+  const curves = curvesOf(plan.runs, plan);
   using report = new Report(io, invocation, {
     schema: "parscale.plot/1",
-    columns: COLUMNS,
+    columns: columnsOf(curves, plan),
   });
   using figure = openFigure(io, plan.svg, invocation.overwrite);
-  const curves = curvesOf(plan.runs, plan);
   const series = seriesOf(curves);
   figure?.write(await drawFigure(curves, plan));
   const chart = renderChart(series, {
@@ -45,8 +37,25 @@ export async function run(plan: PlotPlan, io: Io, invocation: Invocation): Promi
   await report.finish();
 }
 
+/** Columns of the table; those that say nothing of these curves are left out. */
+function columnsOf(curves: readonly Curve[], { ema }: PlotPlan): Column[] {
+  const smoothed = curves.some(({ measure }) => measure === "train") && ema > 0;
+  const averaged = curves.some(({ runs }) => runs > 1);
+  return [
+    { key: "label" },
+    { key: "measure" },
+    ...(averaged ? [{ key: "runs" }] : []),
+    { key: "last_x" },
+    { key: "last_loss" },
+    ...(smoothed ? [{ key: "last_smoothed", title: `smoothed ${ema}` }] : []),
+    ...(averaged ? [{ key: "spread" }] : []),
+    { key: "lowest_loss" },
+    { key: "lowest_x" },
+  ];
+}
+
 /** The figures of the table, and all points for programs. */
-function rowOf({ label, measure, runs, points, band }: Curve, { x }: PlotPlan) {
+function rowOf({ label, measure, runs, lastLoss, points, band }: Curve, { x, ema }: PlotPlan) {
   const last = points.at(-1);
   const lowest = points.reduce((best, point) => point[1] < best[1] ? point : best, last!);
   const end = band?.at(-1);
@@ -56,7 +65,9 @@ function rowOf({ label, measure, runs, points, band }: Curve, { x }: PlotPlan) {
     runs,
     unit: x,
     last_x: last?.[0] ?? null,
-    last_loss: last?.[1] ?? null,
+    last_loss: lastLoss,
+    ema: measure === "train" ? ema : null,
+    last_smoothed: measure === "train" ? last?.[1] ?? null : null,
     spread: end ? end[2] - end[1] : null,
     lowest_loss: lowest?.[1] ?? null,
     lowest_x: lowest?.[0] ?? null,
@@ -67,8 +78,11 @@ function rowOf({ label, measure, runs, points, band }: Curve, { x }: PlotPlan) {
   };
 }
 
-function axesOf({ x, logX, logY }: PlotPlan) {
-  return { xLabel: x, yLabel: "loss (nats per token)", logX, logY };
+function axesOf({ x, measure, ema, logX, logY }: PlotPlan) {
+  const smoothed = measure.includes("train") && ema > 0;
+  const unit = "loss (nats per token";
+  const yLabel = smoothed ? `${unit}; training smoothed ${ema})` : `${unit})`;
+  return { xLabel: x, yLabel, logX, logY };
 }
 
 async function drawFigure(curves: readonly Curve[], plan: PlotPlan): Promise<string> {
@@ -91,16 +105,19 @@ interface Curve {
   readonly label: string;
   readonly measure: Measure;
   readonly runs: number;
+  /** Mean of the last losses as they were, not smoothed. */
+  readonly lastLoss: number;
+  /** What is drawn: training loss smoothed, validation loss as it is. */
   readonly points: readonly Point[];
   /** Lowest and highest run at each point; absent for a single run. */
   readonly band?: readonly (readonly [x: number, low: number, high: number])[];
 }
 
-/** v ← β v + (1 − β) loss, beginning with the first loss, as `loss_ema` of a run. */
-export function smooth(points: readonly Point[], beta: number): Point[] {
+/** Smooths losses as `loss_ema` of a run is. */
+export function smooth(points: readonly Point[], decay: number): Point[] {
   let average: number | undefined;
-  return points.map(([x, loss]) => {
-    average = average === undefined ? loss : beta * average + (1 - beta) * loss;
+  return points.map(([x, loss], i) => {
+    average = movingAverage(average, loss, i + 1, decay);
     return [x, average];
   });
 }
@@ -114,11 +131,12 @@ export function curvesOf(
   return labels.flatMap((label) =>
     (["train", "eval"] as const).filter((kind) => measure.includes(kind)).flatMap((kind) => {
       const all = runs.filter((run) => run.label === label)
-        .map(({ points }) => kind === "train" ? smooth(points.train, ema) : points.eval)
+        .map(({ points }) => points[kind])
         .filter((points) => points.length > 0);
-      return all.length === 0
-        ? []
-        : [{ label, measure: kind, runs: all.length, ...joined(label, all) }];
+      if (all.length === 0) return [];
+      const lastLoss = all.reduce((sum, points) => sum + points.at(-1)![1], 0) / all.length;
+      const drawn = kind === "train" ? all.map((points) => smooth(points, ema)) : all;
+      return [{ label, measure: kind, runs: all.length, lastLoss, ...joined(label, drawn) }];
     })
   );
 }

@@ -58,7 +58,8 @@ async function trainAs(ranks: Collective | DataParallel, options: Options = {}):
   const longRows = "error" as const;
   const rows = { tokens: 8, batch: 1, seed: 3, pack: false, shuffle: true, epochs: 1, longRows };
   const stream = new BatchStream([{ stores }], rows);
-  let start: TrainingState = { step: 0, tokens: 0, lossEma: undefined, cursor: stream.cursor };
+  const none = { lossEma: undefined, firstLoss: undefined };
+  let start: TrainingState = { step: 0, tokens: 0, ...none, cursor: stream.cursor };
   if (options.resume) {
     start = await loadState(options.resume, trainer);
     stream.seek(start.cursor as typeof stream.cursor);
