@@ -39,6 +39,11 @@ export interface StoredWeight {
   readonly encoding?: Encoding;
 }
 
+/** Returns whether a weight is stored in fewer bits than any type of elements has. */
+export function isQuantized({ encoding }: StoredWeight): boolean {
+  return encoding !== undefined && BLOCKS[encoding.type].elements > 1;
+}
+
 /** Returns bytes of a file. */
 export type ReadBytes = (offset: number, length: number) => Uint8Array<ArrayBuffer>;
 

@@ -19,7 +19,7 @@ import { LORA_SCALE } from "../model/transforms.ts";
 import { configToJson, isOfficial } from "./config.ts";
 import type { Checkpoint, StoredTensor } from "./open.ts";
 import { valuesOf } from "./read.ts";
-import type { ByteGenerator, OutputTensor } from "./write.ts";
+import { type ByteGenerator, castTensor, type OutputTensor } from "./write.ts";
 
 /** Content of a folder that is to be written. */
 export interface MergedModel {
@@ -34,12 +34,17 @@ export interface MergedModel {
 
 /** Works out the merged model of an opened checkpoint, with its adapter if it has one. */
 export function mergeModel(
-  options: { readonly hfCode?: string; readonly model: string },
+  options: {
+    readonly hfCode?: string;
+    readonly model: string;
+    readonly dtype?: WeightType | undefined;
+  },
   source: Checkpoint,
 ): MergedModel {
   refuseWhatCannotFold(source);
   const { loraRank, bitfit } = source.config;
-  const config = mergedConfig(source.config);
+  const { dtype = source.config.dtype } = options;
+  const config = { ...mergedConfig(source.config), dtype };
   if (options.hfCode !== undefined && !isOfficial(config)) {
     throw new UsageError("`--hf-code` needs a Qwen2 model with several streams", {
       hints: ["leave `--hf-code` out: the authors' code has no use for this model"],
@@ -48,8 +53,9 @@ export function mergeModel(
   return {
     config,
     configJson: mergedJson(config, source, !!options.hfCode),
-    tensors: parameterSpecs(config).map((spec) => mergedTensor(spec, source)),
-    folds: loraRank > 0 || bitfit,
+    tensors: parameterSpecs(config)
+      .map((spec) => castTensor(mergedTensor(spec, source), options.dtype)),
+    folds: loraRank > 0 || bitfit || options.dtype !== undefined,
   };
 }
 

@@ -11,11 +11,11 @@ import { configToJson } from "./config.ts";
 import { liesIn, statIfExists } from "../base/files.ts";
 import { requireFreeTarget } from "./folder.ts";
 import { isGgufName } from "../base/companions.ts";
-import { type Checkpoint, openCheckpoint, type StoredTensor } from "./open.ts";
+import { type Checkpoint, openCheckpoint } from "./open.ts";
 import { ELEMENT_BYTES, fromF32, type WeightType } from "../base/dtype.ts";
+import { isQuantized } from "../base/stored.ts";
 import { type MergedModel, mergeModel } from "./merge.ts";
-import { valuesOf } from "./read.ts";
-import type { OutputTensor } from "./write.ts";
+import { castTensor, type OutputTensor } from "./write.ts";
 
 /** The official code, which is not ours to ship. */
 const CODE_FILES = ["configuration_qwen2_parscale.py", "modeling_qwen2_parscale.py"];
@@ -35,9 +35,11 @@ export interface ConversionOptions {
   /** ε; 0.1 unless told, as the paper trains with. */
   readonly smoothing?: number;
   readonly seed?: number;
-  /** Write an adapter folder that holds the introduced tensors alone. */
+  /** Write an adapter folder that holds the introduced tensors alone, as streams over a GGUF file are. */
   readonly introducedOnly?: boolean;
-  /** Element type of the tensors written; that of the source, f32 for quantized ones, unless told. */
+  /** Write the backbone of a GGUF file too. */
+  readonly standalone?: boolean;
+  /** Element type of the tensors written; that of the source, bf16 for quantized ones, unless told. */
   readonly dtype?: WeightType | undefined;
   /** Turn a ParScale folder back into a plain one. */
   readonly strip?: boolean;
@@ -65,11 +67,7 @@ export interface ConversionPlan extends MergedModel {
 
 /** Checks a conversion and works out its result; writes nothing and reads no weights. */
 export async function planConversion(asked: ConversionOptions): Promise<ConversionPlan> {
-  // Without anything else a GGUF file becomes a plain folder.
-  const asksMore = asked.streams !== undefined || asked.merge || asked.introducedOnly ||
-    asked.hfCode !== undefined;
-  const isPlain = isGgufName(asked.model) && !asksMore;
-  const options = isPlain ? { ...asked, strip: true } : asked;
+  const options = isGgufName(asked.model) && !asked.merge ? ofGguf(asked) : asked;
   const { adapter, streams, strip, merge } = options;
   if (!merge && !strip && streams === undefined) {
     throw new UsageError("`convert` needs `--streams`, `--strip`, `--merge` or `--quantize`", {
@@ -79,7 +77,9 @@ export async function planConversion(asked: ConversionOptions): Promise<Conversi
   const source = await openCheckpoint(options.model, { adapter, purpose: "`convert`" });
   if (!merge) checkSource(options, source);
   await checkTarget(options);
-  const model = merge ? mergeModel(options, source) : convertedModel(options, source);
+  const dtype = options.dtype ?? (options.introducedOnly ? undefined : dtypeOfCodes(source));
+  const typed = { ...options, dtype };
+  const model = merge ? mergeModel(typed, source) : convertedModel(typed, source);
   const introduced = parameterSpecs(model.config).filter((spec) => spec.introduced);
   return {
     ...model,
@@ -89,6 +89,23 @@ export async function planConversion(asked: ConversionOptions): Promise<Conversi
     introducedParams: introduced.reduce((sum, spec) => sum + elementCount(spec.shape), 0),
     codeFiles: await findCode(options),
   };
+}
+
+/** Options for a GGUF file: it stays what it is, under an adapter, unless a whole folder is asked for. */
+function ofGguf(asked: ConversionOptions): ConversionOptions {
+  const { streams, hfCode, introducedOnly, standalone, dtype } = asked;
+  const isWhole = standalone || dtype !== undefined || hfCode !== undefined;
+  if (streams !== undefined) return { ...asked, introducedOnly: introducedOnly || !isWhole };
+  const isPlain = !introducedOnly && hfCode === undefined;
+  return isPlain ? { ...asked, strip: true } : asked;
+}
+
+/**
+ * Type to write quantized weights in: bf16, which keeps more than their 4 to 8 bits hold. Undefined for a
+ * checkpoint without any.
+ */
+export function dtypeOfCodes({ tensors }: Checkpoint): WeightType | undefined {
+  return tensors.values().some(isQuantized) ? "bf16" : undefined;
 }
 
 /** The model with streams added or removed. */
@@ -128,7 +145,7 @@ function outputTensor(
 ): OutputTensor {
   if (!spec.introduced) {
     const tensor = source.tensors.get(spec.name)!;
-    return chosen === undefined ? { ...tensor, source: tensor } : castTensor(tensor, chosen);
+    return castTensor({ ...tensor, source: tensor }, chosen);
   }
   const dtype = chosen ?? source.config.dtype;
   const size = ELEMENT_BYTES[dtype];
@@ -139,20 +156,6 @@ function outputTensor(
     byteLength: elementCount(spec.shape) * size,
     source: (start, length) =>
       fromF32(introducedValues(spec, seed, start / size, length / size), dtype),
-  };
-}
-
-/** A tensor in another type, cast while it is written. */
-function castTensor(tensor: StoredTensor, dtype: WeightType): OutputTensor {
-  const { name, shape } = tensor;
-  const [from, to] = [ELEMENT_BYTES[tensor.dtype], ELEMENT_BYTES[dtype]];
-  return {
-    name,
-    dtype,
-    shape,
-    byteLength: elementCount(shape) * to,
-    source: (start, length) =>
-      fromF32(valuesOf(tensor, start / to * from, length / to * from), dtype),
   };
 }
 

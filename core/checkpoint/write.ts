@@ -14,9 +14,10 @@ import { writeAllSync } from "../base/write_all.ts";
 import { INDEX_FILE, type StoredTensor, WEIGHTS_FILE } from "./open.ts";
 import { openModelFiles } from "./model_files.ts";
 import type { StoredRange } from "./quantization.ts";
-import { readPart } from "./read.ts";
+import { readPart, valuesOf } from "./read.ts";
 import { encodeHeader } from "./safetensors.ts";
-import { HEADER_DTYPE } from "../base/dtype.ts";
+import { ELEMENT_BYTES, fromF32, HEADER_DTYPE, toF32 } from "../base/dtype.ts";
+import { elementCount } from "../model/parameters.ts";
 
 /**
  * Bytes per piece; a multiple of every element size. A piece should stay in a core's own cache from
@@ -55,6 +56,25 @@ export interface OutputTensor {
     | StoredRange
     | Uint8Array<ArrayBuffer>
     | ByteGenerator;
+}
+
+/** A tensor in another type, cast while it is written; as it is without one, or in its own. */
+export function castTensor(tensor: OutputTensor, to: WeightType | undefined): OutputTensor {
+  const { dtype: from, shape, source } = tensor;
+  if (to === undefined || from === to || from === "u8") return tensor;
+  const [size, newSize] = [ELEMENT_BYTES[from], ELEMENT_BYTES[to]];
+  const values = async (start: number, length: number) => {
+    if (typeof source === "function") return toF32(await source(start, length), from);
+    if ("dtype" in source) return valuesOf(source, start, length);
+    throw new TypeError(`${tensor.name} is bytes, which are not cast`);
+  };
+  return {
+    ...tensor,
+    dtype: to,
+    byteLength: elementCount(shape) * newSize,
+    source: async (start, length) =>
+      fromF32(await values(start / newSize * size, length / newSize * size), to),
+  };
 }
 
 /** Callbacks of writing. */

@@ -6,11 +6,12 @@
  * each of its parameters. What cannot be (other streams than the checkpoint has, no trainable
  * parameter) is refused here, before anything is allocated.
  */
+import { isGgufName } from "../base/companions.ts";
 import { backboneHash } from "../checkpoint/backbone.ts";
 import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
 import { configToJson, parseConfig } from "../checkpoint/config.ts";
 import { ropeToJson } from "../checkpoint/rope_config.ts";
-import { codeFiles } from "../checkpoint/plan_conversion.ts";
+import { codeFiles, dtypeOfCodes } from "../checkpoint/plan_conversion.ts";
 import { readShape } from "../checkpoint/shape_source.ts";
 import type { JsonObject } from "../base/files.ts";
 import { readTensor } from "../checkpoint/read.ts";
@@ -42,7 +43,8 @@ export interface ModelChoices {
   readonly loraRank?: number | undefined;
   readonly smoothing?: number | undefined;
   readonly aggregation?: Aggregation | undefined;
-  readonly params: "all" | "introduced";
+  /** Unless told, all; introduced over a GGUF file, which stays as it is. */
+  readonly params?: "all" | "introduced" | undefined;
   /** Hidden units of the prefix MLP; 0 trains the prefixes themselves. */
   readonly reparameterize: number;
   readonly ropeTheta?: number | undefined;
@@ -60,6 +62,7 @@ export interface ModelSource {
   readonly directory: string | undefined;
   /** The checkpoint underneath, if there is one. */
   readonly checkpoint: Checkpoint | undefined;
+  readonly params: "all" | "introduced";
   /** Parameters that learn. */
   readonly trained: readonly ParameterSpec[];
   readonly substitute: Substitute | undefined;
@@ -79,7 +82,11 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
   }
   const base = await openBase(choices);
   const aggregation = choices.aggregation ?? base.config.aggregator;
-  const config = withChoices(base.config, { ...choices, aggregation });
+  const ofFile = base.checkpoint !== undefined && isGgufName(base.checkpoint.directory);
+  const { params = ofFile ? "introduced" : "all", seed } = choices;
+  const saveDtype = choices.saveDtype ??
+    (params === "all" && base.checkpoint ? dtypeOfCodes(base.checkpoint) : undefined);
+  const config = withChoices(base.config, { ...choices, aggregation, saveDtype });
   const specs = parameterSpecs(config);
   const R = choices.reparameterize;
   if (R > 0 && !config.prefix) {
@@ -88,14 +95,18 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
     });
   }
   const mlp = R > 0 ? reparameterSpecs(config, R) : [];
-  const { params, seed } = choices;
   const chosen = trainableSpecs(config, { params, aggregation });
   const kept = chosen.filter(({ name }) => R === 0 || !/\.prefix_[kv]$/.test(name));
   const trained = [...kept, ...mlp];
   if (trained.length === 0) {
     throw new UsageError(
       "this model has no introduced parameters to train: no prefix, aggregator, LoRA or BitFit",
-      { hints: ["add `--streams 4`, or `--transform prefix` for a single stream"] },
+      {
+        hints: [
+          "add `--streams 4`, or `--transform prefix` for a single stream",
+          ...(ofFile ? ["to train the whole model instead: `--train-params all`"] : []),
+        ],
+      },
     );
   }
   const byName = new Map([...specs, ...mlp].map((spec) => [spec.name, spec]));
@@ -122,6 +133,7 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
       ...ropeToJson(config),
       max_position_embeddings: config.maxPositionEmbeddings,
     },
+    params,
     trained,
     substitute: R > 0 ? reparameterized(config, R) : undefined,
     initial,

@@ -4,11 +4,12 @@ import {
   assert,
   assertAlmostEquals,
   assertEquals,
+  assertMatch,
   assertNotEquals,
   assertStringIncludes,
 } from "@std/assert";
 import { type GgufOptions, writeGguf, writeTinyFolder } from "../gguf_model.ts";
-import { assertFailed, jsonLines, rowsOf } from "./models.ts";
+import { assertFailed, jsonLines, names, rowsOf } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { startHub } from "./stand_in_hub.ts";
@@ -124,12 +125,37 @@ Deno.test("generate, inspect, convert, export and cost read a file like its fold
 
     await succeed("convert --model model.gguf --out out", cwd);
     assertEquals(await text("out"), expected);
-    await succeed("convert --model model.gguf --streams 2 --out p2", cwd);
-    assertEquals((await rowsOf("inspect --model p2", { cwd }))[0].streams, 2);
     await succeed("export --onnx --model model.gguf --out onnx", cwd);
     const [cost] = await rowsOf("cost --model model.gguf", { cwd });
     assert(cost !== undefined);
   }));
+
+Deno.test("streams over a file are an adapter; a whole folder is asked for, in bf16, and its size is said", () =>
+  withModels(async (cwd) => {
+    await succeed("convert --model model.gguf --streams 2 --out p2", cwd);
+    assert(names(`${cwd}/p2`).includes("introduced.safetensors"));
+    const [adapted] = await rowsOf("inspect -m model.gguf --adapter p2", { cwd });
+    assertEquals(adapted.streams, 2);
+    for (const [flag, dtype] of [["--standalone", "bf16"], ["--dtype f32", "f32"]]) {
+      const line = `convert -m model.gguf --streams 2 ${flag} --out ${dtype}`;
+      const { code, stderr } = await runParscale(line, { cwd });
+      assertEquals(code, 0);
+      assertMatch(stderr, new RegExp(`^writing [\\d.]+ [KM]B in ${dtype} to ${dtype}\n`));
+      const [row] = await rowsOf(`inspect -m ${dtype}`, { cwd });
+      assertEquals([row.streams, row.dtypes], [2, [dtype]]);
+    }
+    const both = "convert -m model.gguf --streams 2 --standalone --introduced-only --out x";
+    assertFailed(await runParscale(both, { cwd }), 2);
+  }, { type: "Q8_0" }));
+
+Deno.test("prefixes from text are those of full precision, from a file as from its folder", () =>
+  withModels(async (cwd) => {
+    await succeed("convert -m model.gguf --dtype f32 --out whole", cwd);
+    await succeed("convert -m whole --streams 2 --introduced-only --out of-folder", cwd);
+    await succeed("convert -m model.gguf --streams 2 --out of-file", cwd);
+    const read = (folder: string) => Deno.readFile(`${cwd}/${folder}/introduced.safetensors`);
+    assertEquals(await read("of-file"), await read("of-folder"));
+  }, { type: "Q8_0" }));
 
 Deno.test("inspect shows the types of a file, and --quantize none dequantizes them", () =>
   withModels(async (cwd) => {
@@ -156,7 +182,7 @@ Deno.test("an adapter is trained over a file and merged; a model starts from its
     const rows = Array.from({ length: 8 }, (_, i) => JSON.stringify({ text: `row ${i} of rows` }));
     await Deno.writeTextFile(`${cwd}/rows.jsonl`, rows.join("\n") + "\n");
     const train = "train --data rows.jsonl --seq-len 16 --batch 2";
-    const params = "--train-params introduced --steps 2 --prefix-tokens 2";
+    const params = "--steps 2 --prefix-tokens 2";
     await succeed(`${train} --model model.gguf --out run --streams 2 ${params}`, cwd);
     const generated = (model: string) =>
       rowsOf(`generate -m ${model} --prompt a --max-tokens 4`, { cwd });
@@ -165,12 +191,17 @@ Deno.test("an adapter is trained over a file and merged; a model starts from its
     await succeed("convert --model run --merge --out merged", cwd);
     const [merged] = await generated("merged");
     assertEquals(merged.text, row.text);
-    await succeed(`${train} --model model.gguf --out all --steps 1`, cwd);
+    const plain = `${train} --model model.gguf --out all --steps 1`;
+    assertFailed(await runParscale(plain, { cwd }), 2, "`--train-params all`");
+    const all = await runParscale(`${plain} --train-params all`, { cwd });
+    assertEquals(all.code, 0);
+    assertStringIncludes(all.stderr, "every checkpoint holds the whole model: ");
+    assertEquals((await rowsOf("inspect -m all", { cwd }))[0].dtypes, ["bf16"]);
     const scratch = "--init scratch --config-from model.gguf --steps 1";
     await succeed(`${train} ${scratch} --out fresh`, cwd);
     const [fresh] = await rowsOf("inspect -m fresh", { cwd });
     assertEquals(fresh.tokenizer, "byte-level-bpe");
-  }));
+  }, { type: "Q8_0" }));
 
 Deno.test("documents end with the end of a text, not with that of a turn", () =>
   withScratch(async (cwd) => {
@@ -186,7 +217,8 @@ Deno.test("documents end with the end of a text, not with that of a turn", () =>
     await writeGguf(`${cwd}/model.gguf`, `${cwd}/folder`, { metadata });
     await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines({ text: "a b" }, { text: "c" }));
     const loss = async (flags: string) => {
-      const train = "train -m model.gguf --data rows.jsonl --seq-len 8 --batch 1 --steps 1";
+      const all = "--train-params all --seq-len 8 --batch 1 --steps 1";
+      const train = `train -m model.gguf --data rows.jsonl ${all}`;
       await succeed(`${train} --overwrite --out run${flags}`, cwd);
       return JSON.parse((await Deno.readTextFile(`${cwd}/run/metrics.jsonl`)).split("\n")[0]!).loss;
     };

@@ -25,8 +25,9 @@ export const command = defineCommand({
       "parscale convert --model run --merge --out merged",
     "Weights in 4 bits, which open at once":
       "parscale convert --model qwen-p4 --quantize q4 --out qwen-p4-q4",
-    "A Hugging Face folder of a GGUF file":
-      "parscale convert --model model.gguf --dtype bf16 --out folder",
+    "Four streams over a GGUF file, which stays as it is":
+      "parscale convert --model model.gguf --streams 4 --out p4",
+    "A Hugging Face folder of a GGUF file": "parscale convert --model model.gguf --out folder",
     "Back to a plain model": "parscale convert --model qwen-p4 --strip --out qwen",
   },
   arguments: [modelArgument],
@@ -34,7 +35,7 @@ export const command = defineCommand({
     model: {
       ...modelFlags.model,
       details: "A path that exists is never looked up on the hub. A .gguf file becomes a folder " +
-        "that transformers opens, with streams if --streams is given.",
+        "that transformers opens; with --streams it is kept, under an adapter.",
     },
     out: {
       type: "path",
@@ -102,13 +103,22 @@ export const command = defineCommand({
       summary: "Write only the ParScale parameters, as an adapter",
       details: "Use it with --adapter over the checkpoint it was made from.",
     },
+    standalone: {
+      type: "switch",
+      onlyWith: ["streams"],
+      conflictsWith: ["introduced-only"],
+      summary: "Write the backbone of a GGUF file too",
+      details:
+        "A whole folder instead of an adapter over the file, as --dtype and --hf-code ask for " +
+        "too. It is two to four times as large as the file, and decodes more slowly.",
+    },
     dtype: {
       type: "choice",
       choices: ["f32", "bf16", "f16"],
-      defaultText: "as stored",
-      conflictsWith: ["merge", "introduced-only", "quantize"],
+      defaultText: "as stored; bf16 for quantized tensors of a GGUF file",
+      conflictsWith: ["introduced-only", "quantize"],
       summary: "Data type of the tensors written",
-      details: "Quantized tensors of a GGUF file are written as f32 unless told.",
+      details: "f32 keeps the values of quantized tensors to the last bit.",
     },
     strip: {
       type: "switch",

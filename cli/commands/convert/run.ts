@@ -1,5 +1,6 @@
 /** Carries out `parscale convert`. */
 import { convert } from "../../../core/checkpoint/convert.ts";
+import { isGgufName } from "../../../core/base/companions.ts";
 import { isOfficial } from "../../../core/checkpoint/config.ts";
 import {
   type ConversionPlan,
@@ -13,6 +14,7 @@ import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
+import { bytesText } from "../../output/units.ts";
 import { type ConvertPlan, stateOf } from "./plan.ts";
 
 export { describe, plan } from "./plan.ts";
@@ -23,6 +25,7 @@ export async function run(plan: ConvertPlan, io: Io, invocation: Invocation): Pr
   const work = plan.work.kind === "convert"
     ? { kind: plan.work.kind, ...await withTextStart(plan.work, plan, io) }
     : plan.work;
+  if (work.kind === "convert") noteSize(work, out, io);
   using report = new Report(io, invocation, { schema: "parscale.convert/2", seed });
   const label = work.kind === "convert" ? "Writing" : "Quantizing";
   using progress = new Progress(io, { label, unit: "MB", total: work.bytes / 1e6 });
@@ -64,8 +67,15 @@ async function withTextStart(
   if (start === undefined) return work;
   // Loads the engine, which no other conversion needs.
   const { textStart } = await import("../../../core/session/text_start.ts");
-  using session = await openModel({ model: work.options.model }, io);
+  // Codes of a GGUF file would round the activations, and with them every key and value.
+  using session = await openModel({ model: work.options.model, quantize: "none" }, io);
   return withValues(work, await textStart(session, work.config, start.text));
+}
+
+/** Says how large a folder made of a GGUF file will be: it holds more bits a weight than the file. */
+function noteSize({ options, source, config, bytes }: ConversionPlan, out: string, io: Io): void {
+  if (options.introducedOnly || !isGgufName(source.directory)) return;
+  io.note(`writing ${bytesText(bytes)} in ${config.dtype} to ${out}`);
 }
 
 /** Says what the result is not, or which programs cannot open it. */

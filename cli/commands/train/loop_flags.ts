@@ -5,9 +5,11 @@ export const trainingFlags = flagGroup("Training", {
   "train-params": {
     type: "choice",
     choices: ["all", "introduced"],
-    default: "all",
+    defaultText: "all; introduced over a .gguf file",
     summary: "Train all parameters, or only the ParScale parameters",
-    details: "introduced saves adapters and leaves the backbone untouched.",
+    details:
+      "introduced saves adapters and leaves the backbone untouched. Over a .gguf file all has " +
+      "to be asked for: every checkpoint then holds the whole model.",
   },
   steps: {
     type: "int",

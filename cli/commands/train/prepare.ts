@@ -1,4 +1,6 @@
 /** From a plan to everything a run consists of: model, data, device, trainer and schedule. */
+import { ELEMENT_BYTES } from "../../../core/base/dtype.ts";
+import { isGgufName } from "../../../core/base/companions.ts";
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import { liesIn } from "../../../core/base/files.ts";
@@ -16,7 +18,7 @@ import type { Device } from "../../../core/runtime/mod.ts";
 import { hasTokenizer } from "../../../core/checkpoint/model_files.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
 import { isParScale } from "../../../core/model/config.ts";
-import { parameterSpecs } from "../../../core/model/parameters.ts";
+import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { LoopOptions } from "../../../core/train/loop.ts";
 import { type ModelSource, openModelSource } from "../../../core/train/model_source.ts";
@@ -110,10 +112,19 @@ async function openSource({ model: choices, saved }: TrainPlan, io: Io): Promise
     ...paths,
     tokenizer: tokenizer === undefined ? undefined : await openFolder(tokenizer, io),
   });
+  noteSize(source, io);
   if (choices.reparameterize > 0 && source.checkpoint?.config.prefix && saved === undefined) {
     io.note("the prefixes of the checkpoint are started anew: --reparameterize trains an MLP");
   }
   return source;
+}
+
+/** Says how large checkpoints of a GGUF file are: each holds the whole model, in more bits a weight. */
+function noteSize({ params, config, checkpoint }: ModelSource, io: Io): void {
+  if (params === "introduced" || !checkpoint || !isGgufName(checkpoint.directory)) return;
+  const count = parameterSpecs(config).reduce((sum, { shape }) => sum + elementCount(shape), 0);
+  const size = bytesText(count * ELEMENT_BYTES[config.dtype]);
+  io.note(`every checkpoint holds the whole model: ${size} in ${config.dtype}`);
 }
 
 /**
@@ -140,7 +151,7 @@ async function withTextStart(
   const compute = async () => {
     const { textStart } = await import("../../../core/session/text_start.ts");
     // As one part: training has an arena that grows otherwise.
-    const whole = { model: directory!, threads, splitAbove: Infinity };
+    const whole = { model: directory!, threads, splitAbove: Infinity, quantize: "none" } as const;
     using session = await openModel(whole, io);
     return await textStart(session, config);
   };

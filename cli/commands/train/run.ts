@@ -86,7 +86,7 @@ async function trainInto(
   invocation: Invocation,
 ): Promise<void> {
   const { io } = ranks;
-  const { saved, out, keep, length, model: { params, reparameterize, seed } } = plan;
+  const { saved, out, keep, length, model: { reparameterize, seed } } = plan;
   const trainer = await Trainer.create(run.device, run.trainer);
   let newest = saved ? await lastCheckpoint(out) : undefined;
   const start = await begin(run, trainer, newest);
@@ -149,7 +149,7 @@ async function trainInto(
     async save(state: TrainingState) {
       if (!folder) return await saveState(undefined, trainer, state);
       newest = await folder.saveCheckpoint(state.step, async (path) => {
-        const introducedOnly = params === "introduced";
+        const introducedOnly = run.source.params === "introduced";
         await saveModel(path, run.source, trainer, { introducedOnly, reparameterize });
         await writeCard(path, run, plan, state, evalLoss);
         await saveState(path, trainer, state);
@@ -193,10 +193,11 @@ async function begin(
   trainer: Trainer,
   checkpoint: string | undefined,
 ): Promise<TrainingState> {
-  const fresh = { step: 0, tokens: 0, lossEma: undefined, cursor: run.stream.cursor };
+  const { cursor } = run.stream;
+  const fresh = { step: 0, tokens: 0, lossEma: undefined, firstLoss: undefined, cursor };
   if (checkpoint === undefined) return fresh;
   const state = await loadState(checkpoint, trainer);
-  run.stream.seek(state.cursor as typeof fresh.cursor);
+  run.stream.seek(state.cursor as typeof cursor);
   return state;
 }
 
@@ -264,6 +265,7 @@ async function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocatio
     overfit_one_batch: plan.length.overfitOneBatch,
     config: {
       ...configKeys(invocation.config),
+      train_params: run.source.params,
       // As they were chosen to fit the memory.
       checkpoint_activations: recompute,
       ...(accumulates && { micro_batch: sizes.batch }),

@@ -91,6 +91,7 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
       "seq-len": data.tokens,
       "micro-batch": microBatch,
       "checkpoint-activations": trainer.recompute,
+      "train-params": source.params,
       "lr-prefix": loop.rates.prefix,
       "lr-aggregator": loop.rates.aggregator,
       ...(loop.schedule.kind === "wsd" && { "decay-steps": decay }),
@@ -134,7 +135,7 @@ export function metricsRow(step: StepReport, world: number): Record<string, unkn
 }
 
 /**
- * The progress line: step, loss, rate and time left first. `peakSeconds` is what the arithmetic of a
+ * The progress line: step, its loss and the smoothed one, rate and time left first. `peakSeconds` is what the arithmetic of a
  * step takes at the rate of a large matrix product here.
  */
 export function progressLine(
@@ -147,7 +148,8 @@ export function progressLine(
   const percent = (share: number) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
   const parts = [
     at,
-    `loss ${step.lossEma.toFixed(4)}`,
+    `loss ${step.loss.toFixed(4)}`,
+    `smoothed ${step.lossEma.toFixed(4)}`,
     `${formatNumber(Math.round(step.tokensPerSecond))} tok/s`,
     left,
     `lr ${step.rates.backbone.toExponential(1)}`,
@@ -200,7 +202,7 @@ export async function writeCard(
   evalLoss: number | undefined,
 ): Promise<void> {
   const { source } = run;
-  const isAdapter = plan.model.params === "introduced";
+  const isAdapter = source.params === "introduced";
   const card = await modelCard({
     folder: plan.out,
     config: source.config,
@@ -217,8 +219,8 @@ export async function writeCard(
 }
 
 function trainingLines(
-  { loop, data, stream }: PreparedRun,
-  { length, data: { seed }, model, rates, schedule }: TrainPlan,
+  { source, loop, data, stream }: PreparedRun,
+  { length, data: { seed }, rates, schedule }: TrainPlan,
   { step, tokens }: TrainingState,
 ): string[] {
   const { backbone, prefix, aggregator } = rates;
@@ -232,7 +234,7 @@ function trainingLines(
       grouped(loop.schedule.steps)
     } steps of ${length.batch} rows of ${data.tokens} ` +
     `tokens, ${grouped(tokens)} tokens in all`,
-    model.params === "introduced"
+    source.params === "introduced"
       ? "the ParScale parameters alone; the backbone is unchanged"
       : "all parameters",
     `${own.join(", ")}; schedule ${schedule.kind}, seed ${seed}`,
