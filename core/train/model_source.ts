@@ -63,6 +63,8 @@ export interface ModelSource {
   /** The checkpoint underneath, if there is one. */
   readonly checkpoint: Checkpoint | undefined;
   readonly params: "all" | "introduced";
+  /** Size of the first prefixes: as large as keys of text, or near zero; undefined without any. */
+  readonly prefixStart: "text" | "normal" | undefined;
   /** Parameters that learn. */
   readonly trained: readonly ParameterSpec[];
   readonly substitute: Substitute | undefined;
@@ -134,6 +136,7 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
       max_position_embeddings: config.maxPositionEmbeddings,
     },
     params,
+    prefixStart: config.prefix ? await startOf(base.checkpoint) : undefined,
     trained,
     substitute: R > 0 ? reparameterized(config, R) : undefined,
     initial,
@@ -142,6 +145,16 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
       return hash;
     },
   };
+}
+
+/** Prefixes of a checkpoint, or new ones, which are drawn from a normal distribution. */
+async function startOf(checkpoint: Checkpoint | undefined): Promise<"text" | "normal"> {
+  const keys = checkpoint?.tensors.get("model.layers.0.self_attn.prefix_k");
+  if (keys === undefined) return "normal";
+  const values = await readTensor(keys);
+  const squares = values.reduce((sum, value) => sum + value * value, 0);
+  // Random ones have a deviation of 0.02, keys of text one of about 1.
+  return Math.sqrt(squares / values.length) < 0.1 ? "normal" : "text";
 }
 
 /** The model before any choice. */

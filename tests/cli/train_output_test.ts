@@ -109,6 +109,61 @@ Deno.test("--jsonl prints the lines of metrics.jsonl, --json one document, a tab
     assertAlmostEquals(rows[1].loss_ema, (0.95 * rows[0].loss + rows[1].loss) / 1.95, 1e-9);
   }));
 
+Deno.test("a run that diverges shows the loss of its step, and is warned of at that step", () =>
+  withWorkplace(async (place) => {
+    const line =
+      `--model p2 ${ROWS} --steps 12 --schedule constant --warmup 0 --clip 0 --log-every 1`;
+    const { code, stderr } = await place.train(`${line} --lr 1 --out up`);
+    assertEquals(code, 0);
+    const rows = parseLines(place.read("up/metrics.jsonl"));
+    const at = rows.findIndex(({ loss }) => loss > 1.5 * rows[0].loss);
+    assert(at > 0, "the run diverges");
+    const lines = stderr.split("\n");
+    for (const { step, loss, loss_ema } of rows) {
+      const shown = `step ${step}/12, loss ${loss.toFixed(4)}, smoothed ${loss_ema.toFixed(4)}, `;
+      assert(lines.some((line) => line.startsWith(shown)), shown);
+    }
+    const warning = lines.findIndex((line) => line.includes("where the run began with"));
+    const [loss, first] = [rows[at].loss.toFixed(4), rows[0].loss.toFixed(4)];
+    const said = `the loss of step ${at + 1} is ${loss}, where the run began with ${first}`;
+    assertStringIncludes(lines[warning]!, said);
+    assertStringIncludes(lines[warning - 1]!, `step ${at + 1}/12, `);
+    assertStringIncludes(stderr, "hint: start anew with --lr 0.3\n");
+    assertEquals(stderr.match(/the run began with/g)?.length, 1);
+
+    const resumed = "--resume --steps 14 --out up";
+    const again = await place.train(resumed);
+    assertEquals(again.code, 0);
+    assertStringIncludes(again.stderr, `where the run began with ${first}`);
+  }));
+
+Deno.test("ParScale parameters alone have rates by their start, which --dry-run and config.json tell", () =>
+  withWorkplace(async (place) => {
+    const line = `--model p1 --streams 2 --train-params introduced --data texts.jsonl --seq-len 24`;
+    const ratesOf = async (flags: string) => {
+      const { stdout } = await place.train(`${line} --steps 2${flags} --out run --dry-run --json`);
+      const { config } = JSON.parse(stdout);
+      return [config.lr_prefix, config.lr_aggregator];
+    };
+    assertEquals(await ratesOf(""), [0.02, 0.001]);
+    assertEquals(await ratesOf(" --prefix-init normal"), [0.1, 0.001]);
+    assertEquals(await ratesOf(" --transform lora"), [0.001, 0.001]);
+    assertEquals(await ratesOf(" --lr 0.01"), [0.01, 0.01]);
+    assertEquals(await ratesOf(" --lr-prefix 0.5"), [0.5, 0.001]);
+    const { stdout } = await place.train(`${line} --steps 2 --out run --dry-run`);
+    assertMatch(stdout, /^learning rates: prefixes 0\.02, which start as large as keys of text; /m);
+    await place.trained(`${line} --steps 2 --out run`);
+    const { config } = JSON.parse(place.read("run/config.json"));
+    assertEquals([config.lr_prefix, config.lr_aggregator], [0.02, 0.001]);
+    const [row] = parseLines(place.read("run/metrics.jsonl")).slice(-1);
+    assertEquals(row.lr_prefix < 0.02, true);
+    // A run that goes on from prefixes of text takes the rate of such.
+    const { stdout: next } = await place.train(
+      "--model run --train-params introduced --data texts.jsonl --seq-len 24 --out next --dry-run",
+    );
+    assertStringIncludes(next, "prefixes 0.02, which start as large as keys of text");
+  }));
+
 Deno.test("progress goes to stderr at the first step and every --log-every steps; quiet runs are silent", () =>
   withWorkplace(async (place) => {
     const line = `--model p2 ${ROWS} --steps 7`;
@@ -204,7 +259,8 @@ Deno.test("a stream that dies is told of once; weights of streams sum to one", (
     const warned = [...stderr.matchAll(warning)].map(([, stream]) => Number(stream));
     assert(warned.length > 0, stderr);
     assertEquals(new Set(warned).size, warned.length);
-    const least = /weight is 0\.\d{3}, the least possible 0\.025\nhint: lower --lr-aggregator/;
+    const least =
+      /weight is 0\.\d{3}, the least possible 0\.025\nhint: start anew with --lr-aggregator 0/;
     assertMatch(stderr, least);
     const metrics = place.metrics("dying");
     for (const { stream_weights } of metrics) {

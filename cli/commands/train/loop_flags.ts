@@ -51,21 +51,23 @@ export const trainingFlags = flagGroup("Training", {
   lr: {
     type: "number",
     min: 0,
-    default: 3e-4,
+    defaultText: "3e-4; of ParScale parameters trained alone see --lr-prefix",
     summary: "Peak learning rate",
     details: "Of the backbone, and of the others unless they have their own.",
   },
   "lr-prefix": {
     type: "number",
     min: 0,
-    defaultText: "--lr",
+    defaultText: "--lr; with --train-params introduced 0.02 from text and 0.1 from random prefixes",
     summary: "Peak learning rate of prefixes and other transformations",
-    details: "Prefixes start small and far from useful values; in short runs they need much more.",
+    details:
+      "LoRA and BitFit take 0.001. The defaults suit models of 0.1 to 1 billion parameters; " +
+      "much smaller ones take more.",
   },
   "lr-aggregator": {
     type: "number",
     min: 0,
-    defaultText: "--lr",
+    defaultText: "--lr; 0.001 with --train-params introduced",
     summary: "Peak learning rate of the aggregator",
     details: "Too high, and one stream does all the work.",
   },

@@ -6,9 +6,10 @@ import { isObject, type JsonObject, statIfExists } from "../../../core/base/file
 import type { DataPlan } from "../../../core/data/training_data.ts";
 import { parseCondition } from "../../../core/data/select.ts";
 import { isHubData } from "../../../core/data/sources.ts";
-import type { LoopOptions } from "../../../core/train/loop.ts";
 import type { ModelChoices } from "../../../core/train/model_source.ts";
 import type { OptimizerOptions } from "../../../core/train/optimizer.ts";
+import { type GivenRates, PAPER_RATE } from "../../../core/train/rates.ts";
+import type { RunLength } from "../../../core/train/run_length.ts";
 import { CONFIG, readRunConfig } from "../../../core/train/run_folder.ts";
 import { defaultPhases, type ScheduleOptions } from "../../../core/train/schedule.ts";
 import type { ValuesOf } from "../../framework/command.ts";
@@ -42,7 +43,7 @@ export interface TrainPlan {
   readonly endToken: number | undefined;
   readonly length: LengthPlan;
   readonly optimizer: OptimizerOptions;
-  readonly rates: LoopOptions["rates"];
+  readonly rates: GivenRates;
   readonly schedule: SchedulePlan;
   /** True if activations are recomputed in the backward pass. */
   readonly recompute: boolean;
@@ -58,14 +59,8 @@ export interface TrainPlan {
   readonly memoryLimit: number | undefined;
 }
 
-/** Length of a run; the shortest of the lengths given ends it. */
-export interface LengthPlan {
-  readonly steps: number | undefined;
-  readonly tokens: number | undefined;
-  /** Rows per step. */
-  readonly batch: number;
-  /** Rows at a time; undefined for a rank's whole share of a step. */
-  readonly microBatch: number | undefined;
+/** Length of a run, and what its steps take. */
+export interface LengthPlan extends RunLength {
   /** True if every step takes the batch of the first. */
   readonly overfitOneBatch: boolean;
 }
@@ -97,8 +92,8 @@ export async function plan(
   const extension = saved && await extensionOf(given.steps, resumed, saved);
   const others = extension && { tokens: undefined, epochs: undefined };
   const values = { ...resumed, ...extension, ...others };
-  const { lr, lrPrefix = lr, lrAggregator = lr, schedule: kind, warmup, decaySteps } = values;
-  const peak = lr > 0 ? lr : Math.max(lrPrefix, lrAggregator);
+  const { lr, lrPrefix, lrAggregator, schedule: kind, warmup, decaySteps } = values;
+  const peak = lr === 0 ? Math.max(lrPrefix ?? 0, lrAggregator ?? 0) : lr ?? PAPER_RATE;
   const { lrMin = Math.min(1e-5, peak / 10), transform } = values;
   const isAsked = (name: string) => saved === undefined && invocation.origins[name] === "flag";
   if (isAsked("lr-min") && lrMin > peak && kind !== "constant") {

@@ -21,6 +21,8 @@ import { isParScale } from "../../../core/model/config.ts";
 import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { LoopOptions } from "../../../core/train/loop.ts";
+import { peakRates } from "../../../core/train/rates.ts";
+import { divisorsOf, microBatchOf, stepsOf } from "../../../core/train/run_length.ts";
 import { type ModelSource, openModelSource } from "../../../core/train/model_source.ts";
 import { defaultPhases, learningRateFactor } from "../../../core/train/schedule.ts";
 import type { TrainerOptions } from "../../../core/train/trainer.ts";
@@ -50,6 +52,8 @@ export interface PreparedRun extends Disposable {
   /** True if the memory is to come from what is free on this machine, and no limit is given. */
   readonly takesFreeMemory: boolean;
   readonly loop: LoopOptions;
+  /** Why default rates are what they are; undefined where all are given. */
+  readonly rateReason: string | undefined;
 }
 
 /** Opens model, device and data, joins the other ranks, and plans the memory. */
@@ -94,8 +98,9 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
       const what = plan.data.longRows === "drop" ? "left out" : "cut short";
       io.note(`${counted(stream.shortened, "document")} longer than a row ${what}`);
     }
-    const loop = loopOptions(plan, data, stream, ranks.world, trainer);
-    const run = { source, tokenizer, data, stream, device, trainer, memory, loop };
+    const { rates, reason: rateReason } = peakRates(plan.rates, source);
+    const loop = loopOptions(plan, rates, data, stream, ranks.world, trainer);
+    const run = { source, tokenizer, data, stream, device, trainer, memory, loop, rateReason };
     return { ...run, takesFreeMemory, [Symbol.dispose]: dispose };
   } catch (error) {
     data?.[Symbol.dispose]();
@@ -160,6 +165,7 @@ async function withTextStart(
   );
   return {
     ...source,
+    prefixStart: "text",
     initial: async (name) =>
       (introduced.has(name) ? (await (values ??= compute())).get(name) : undefined) ??
         await source.initial(name),
@@ -206,11 +212,6 @@ function noteChoice(
     ...(recompute === plan.recompute ? [] : ["--checkpoint-activations"]),
   ];
   if (flags.length > 0) io.note(`to take less memory: ${flags.join(" ")}`);
-}
-
-/** Divisors of a number, the largest first. */
-function divisorsOf(count: number): number[] {
-  return Array.from({ length: count }, (_, i) => count - i).filter((size) => count % size === 0);
 }
 
 /** Opens the data; machines that share a cache tokenize a part each, and the ranks of a machine once. */
@@ -288,52 +289,9 @@ class TokenizeDisplay implements Disposable {
   }
 }
 
-/** Resolved micro-batch, which must divide the batch into as many for each of `world` ranks. */
-export function microBatchOf(
-  { batch, microBatch }: Pick<LengthPlan, "batch" | "microBatch">,
-  world: number,
-): number {
-  const size = microBatch ?? (batch % world === 0 ? batch / world : batch);
-  if (batch % size !== 0) {
-    throw new UsageError(`\`--micro-batch ${size}\` does not divide \`--batch ${batch}\``);
-  }
-  const count = batch / size;
-  if (count % world === 0) return size;
-  const larger = Math.ceil(batch / world) * world;
-  const divisible = batch % world === 0;
-  throw new UsageError(
-    `${world} ranks cannot share the ${count} micro-${
-      count === 1 ? "batch" : "batches"
-    } of a step: ` +
-      `\`--batch ${batch}\`, \`--micro-batch ${size}\``,
-    {
-      hints: [
-        divisible
-          ? `pass --micro-batch ${batch / world}, or a divisor of it`
-          : `pass --batch ${larger} --micro-batch ${larger / world}`,
-      ],
-    },
-  );
-}
-
-/** Steps of the run: the shortest of the lengths given. `microBatches` is how many the data has. */
-export function stepsOf(
-  { steps = Infinity, tokens = Infinity, batch }: Pick<LengthPlan, "steps" | "tokens" | "batch">,
-  { rowTokens, microBatch, microBatches }: {
-    readonly rowTokens: number;
-    readonly microBatch: number;
-    readonly microBatches: number | undefined;
-  },
-): number {
-  return Math.min(
-    steps,
-    Math.ceil(tokens / (batch * rowTokens)),
-    Math.ceil((microBatches ?? Infinity) * microBatch / batch),
-  );
-}
-
 function loopOptions(
-  { length, rates, schedule: shape, evalEvery, saveEvery }: TrainPlan,
+  { length, schedule: shape, evalEvery, saveEvery }: TrainPlan,
+  rates: LoopOptions["rates"],
   { evalBatches }: OpenedData,
   stream: BatchStream,
   world: number,

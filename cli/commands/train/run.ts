@@ -27,7 +27,7 @@ import type { EndingSignal } from "../../output/signals.ts";
 import { type Ranks, withRanks } from "../../ranks/ranks.ts";
 import type { Extension, TrainPlan } from "./plan.ts";
 import { type PreparedRun, prepareRun, requireMemory, requireOutside } from "./prepare.ts";
-import { metricsRow, progressLine, StreamWatch, writeCard } from "./show.ts";
+import { metricsRow, progressLine, RunWatch, writeCard } from "./show.ts";
 
 export { plan } from "./plan.ts";
 export { describe } from "./show.ts";
@@ -112,7 +112,7 @@ async function trainInto(
     : undefined;
   const total = run.loop.schedule.steps;
   if (total <= start.step) io.note(`nothing to do: all ${start.step} steps are done`);
-  const watch = new StreamWatch(io, run.source.config);
+  const watch = new RunWatch(io, run);
   let last: StepReport | undefined;
   let startLoss: number | undefined;
   let evalLoss: number | undefined;
@@ -120,7 +120,7 @@ async function trainInto(
   using progress = new Progress(io, {
     ...options,
     everyItems: plan.logEvery,
-    line: (count) => progressLine(count, last, flops / peak),
+    line: (count) => progressLine(count, last, run, flops / peak),
   });
   using validating = new ReadingProgress(io, "Validating");
   const hooks = {
@@ -129,6 +129,7 @@ async function trainInto(
     onStart(loss: number) {
       validating.end();
       startLoss = loss;
+      watch.start(loss);
       progress.restart();
       io.note(`validation loss before the first step: ${loss.toFixed(4)}`);
     },
@@ -266,6 +267,10 @@ async function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocatio
     config: {
       ...configKeys(invocation.config),
       train_params: run.source.params,
+      ...(run.rateReason !== undefined && {
+        lr_prefix: run.loop.rates.prefix,
+        lr_aggregator: run.loop.rates.aggregator,
+      }),
       // As they were chosen to fit the memory.
       checkpoint_activations: recompute,
       ...(accumulates && { micro_batch: sizes.batch }),

@@ -5,11 +5,12 @@ import { CARD_FILE, modelCard } from "../../../core/checkpoint/model_card.ts";
 import { writeText } from "../../../core/checkpoint/write.ts";
 import { describeRow } from "../../../core/data/batches.ts";
 import { countFlops } from "../../../core/graph/flops.ts";
-import type { ModelConfig } from "../../../core/model/config.ts";
 import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 import type { StepReport } from "../../../core/train/loop.ts";
 import { measurePeak } from "../../../core/train/peak.ts";
+import { defaultRates } from "../../../core/train/rates.ts";
 import { requireNoRun } from "../../../core/train/run_folder.ts";
+import type { RateKind } from "../../../core/train/trainable.ts";
 import { buildPrograms } from "../../../core/train/trainer.ts";
 import type { TrainingState } from "../../../core/train/training_state.ts";
 import type { PlanText } from "../../framework/command.ts";
@@ -64,6 +65,7 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
       grouped(loop.schedule.steps)
     } of ${plan.length.batch} rows of ${data.tokens} tokens, ` +
     `${grouped(perStep)} tokens a step in ${counted(loop.microBatches * world, "micro-batch")}`,
+    ...(run.rateReason === undefined ? [] : [`learning rates: ${run.rateReason}`]),
     `data: ${specs}, ${counted(stream.rowsPerEpoch, "row")} an epoch, the first batch ${
       Math.round(100 * used)
     }% full`,
@@ -135,12 +137,13 @@ export function metricsRow(step: StepReport, world: number): Record<string, unkn
 }
 
 /**
- * The progress line: step, its loss and the smoothed one, rate and time left first. `peakSeconds` is what the arithmetic of a
- * step takes at the rate of a large matrix product here.
+ * The progress line: step, its loss and the smoothed one, rate and time left first. `peakSeconds` is what
+ * the arithmetic of a step takes at the rate of a large matrix product here.
  */
 export function progressLine(
   { done, total, left }: Count,
   step: StepReport | undefined,
+  { source: { params } }: PreparedRun,
   peakSeconds: number,
 ): string {
   const at = `step ${done}/${total}`;
@@ -152,7 +155,7 @@ export function progressLine(
     `smoothed ${step.lossEma.toFixed(4)}`,
     `${formatNumber(Math.round(step.tokensPerSecond))} tok/s`,
     left,
-    `lr ${step.rates.backbone.toExponential(1)}`,
+    `lr ${step.rates[params === "all" ? "backbone" : "prefix"].toExponential(1)}`,
     `grad ${formatNumber(step.gradNorm)}`,
     `${percent(peakSeconds / step.seconds)} of GEMM peak`,
     `data wait ${percent(step.dataWait)}`,
@@ -164,33 +167,76 @@ export function progressLine(
 const MARGIN = 1.25;
 /** Steps over which a stream's weight is averaged before it is tested. */
 const PATIENCE = 20;
+/** Share of the first loss above which a run counts as diverging. */
+const DIVERGED = 1.5;
 
-/** Warns when a stream is hardly used any more: its weight sits at the floor that ε leaves. */
-export class StreamWatch {
+/**
+ * Warns at the step at which a run goes wrong: its loss is far above that of the start, or a stream is
+ * hardly used any more, since its weight sits at the floor that ε leaves.
+ */
+export class RunWatch {
   readonly #averages: number[] = [];
-  readonly #warned = new Set<number>();
+  readonly #warned = new Set<number | "loss">();
   #steps = 0;
+  /** Loss on the validation data before the first step. */
+  #before = 0;
 
-  constructor(readonly io: Io, readonly config: ModelConfig) {}
+  constructor(readonly io: Io, readonly run: PreparedRun) {}
+
+  /** Takes the validation loss before the first step: a batch may be easier than the rest. */
+  start(loss: number): void {
+    this.#before = loss;
+  }
 
   /** Takes note of a step. */
-  look({ step, streamWeights }: StepReport): void {
-    if (!streamWeights) return;
+  look(step: StepReport): void {
     this.#steps++;
-    const { streams, smoothing } = this.config;
-    const floor = Math.max(smoothing, 0.02) / streams;
-    streamWeights.forEach((weight, p) => {
-      const average = this.#averages[p] = 0.9 * (this.#averages[p] ?? weight) + 0.1 * weight;
-      if (this.#steps < PATIENCE || average > floor * MARGIN || this.#warned.has(p)) return;
-      this.#warned.add(p);
-      const least = (smoothing / streams).toFixed(3);
-      this.io.warn(
-        `stream ${p} is hardly used at step ${step}: its mean weight is ${average.toFixed(3)}, ` +
-          `the least possible ${least}`,
-        "lower --lr-aggregator, or raise --lr-prefix",
-      );
-    });
+    const first = Math.max(step.firstLoss, this.#before);
+    if (step.loss > DIVERGED * first) {
+      const [loss, from] = [step.loss.toFixed(4), first.toFixed(4)];
+      const message = `the loss of step ${step.step} is ${loss}, where the run began with ${from}`;
+      this.#warn("loss", message, lowerRates(this.run));
+    }
+    step.streamWeights?.forEach((weight, p) => this.#lookAt(p, weight, step));
   }
+
+  #lookAt(p: number, weight: number, { step, lossEma, firstLoss }: StepReport): void {
+    const { streams, smoothing } = this.run.source.config;
+    const least = Math.max(smoothing, 0.02) / streams * MARGIN;
+    const average = this.#averages[p] = 0.9 * (this.#averages[p] ?? weight) + 0.1 * weight;
+    const isDead = this.#steps >= PATIENCE && average <= least;
+    const isDying = weight <= least && lossEma > firstLoss;
+    if (!isDead && !isDying) return;
+    const mean = (isDying ? weight : average).toFixed(3);
+    const floor = (smoothing / streams).toFixed(3);
+    this.#warn(
+      p,
+      `stream ${p} is hardly used at step ${step}: its mean weight is ${mean}, the least possible ${floor}`,
+      lowerRate(this.run, "aggregator"),
+    );
+  }
+
+  /** Each warning comes once. */
+  #warn(what: number | "loss", message: string, rates: string): void {
+    if (this.#warned.has(what)) return;
+    this.#warned.add(what);
+    this.io.warn(message, `start anew with ${rates}`);
+  }
+}
+
+/** Flags with lower rates for all that is trained. */
+function lowerRates(run: PreparedRun): string {
+  const { params, config } = run.source;
+  if (params === "all") return lowerRate(run, "backbone");
+  return (["prefix", "aggregator"] as const).slice(0, config.streams > 1 ? 2 : 1)
+    .map((kind) => lowerRate(run, kind)).join(" ");
+}
+
+/** Flag with a lower rate: the default, or a third of what was taken where that is less. */
+function lowerRate({ source, loop: { rates } }: PreparedRun, kind: RateKind): string {
+  const flag = kind === "backbone" ? "--lr" : `--lr-${kind}`;
+  const most = kind === "backbone" ? Infinity : defaultRates(source)[kind];
+  return `${flag} ${Number(Math.min(most, rates[kind] / 3).toPrecision(1))}`;
 }
 
 /** Writes the card of a checkpoint into `path`; it is called by the name of the run's folder. */
@@ -220,15 +266,17 @@ export async function writeCard(
 
 function trainingLines(
   { source, loop, data, stream }: PreparedRun,
-  { length, data: { seed }, rates, schedule }: TrainPlan,
+  { length, data: { seed }, schedule }: TrainPlan,
   { step, tokens }: TrainingState,
 ): string[] {
-  const { backbone, prefix, aggregator } = rates;
-  const own = [
-    `learning rate ${backbone}`,
-    ...(prefix === backbone ? [] : [`of prefixes ${prefix}`]),
-    ...(aggregator === backbone ? [] : [`of the aggregator ${aggregator}`]),
-  ];
+  const { backbone, prefix, aggregator } = loop.rates;
+  const own = source.params === "introduced"
+    ? [`learning rate of prefixes ${prefix}`, `of the aggregator ${aggregator}`]
+    : [
+      `learning rate ${backbone}`,
+      ...(prefix === backbone ? [] : [`of prefixes ${prefix}`]),
+      ...(aggregator === backbone ? [] : [`of the aggregator ${aggregator}`]),
+    ];
   return [
     `${grouped(step)} of ${
       grouped(loop.schedule.steps)

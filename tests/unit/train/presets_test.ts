@@ -5,7 +5,7 @@ import { command } from "../../../cli/commands/train/flags.ts";
 import { parse } from "../../../cli/framework/parse.ts";
 import { type Resolution, resolve } from "../../../cli/framework/resolve.ts";
 import type { ValuesOf } from "../../../cli/framework/command.ts";
-import { microBatchOf, stepsOf } from "../../../cli/commands/train/prepare.ts";
+import { microBatchOf, stepsOf } from "../../../core/train/run_length.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 
 function resolved(line: string): Promise<Resolution> {

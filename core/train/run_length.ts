@@ -1,0 +1,61 @@
+/** How long a run is, and how a step of it is divided into micro-batches. */
+import { UsageError } from "../base/errors.ts";
+
+/** Length of a run; the shortest of the lengths given ends it. */
+export interface RunLength {
+  readonly steps: number | undefined;
+  readonly tokens: number | undefined;
+  /** Rows per step. */
+  readonly batch: number;
+  /** Rows at a time; undefined for a rank's whole share of a step. */
+  readonly microBatch: number | undefined;
+}
+
+/** Resolved micro-batch, which must divide the batch into as many for each of `world` ranks. */
+export function microBatchOf(
+  { batch, microBatch }: Pick<RunLength, "batch" | "microBatch">,
+  world: number,
+): number {
+  const size = microBatch ?? (batch % world === 0 ? batch / world : batch);
+  if (batch % size !== 0) {
+    throw new UsageError(`\`--micro-batch ${size}\` does not divide \`--batch ${batch}\``);
+  }
+  const count = batch / size;
+  if (count % world === 0) return size;
+  const larger = Math.ceil(batch / world) * world;
+  const divisible = batch % world === 0;
+  throw new UsageError(
+    `${world} ranks cannot share the ${count} micro-${
+      count === 1 ? "batch" : "batches"
+    } of a step: ` +
+      `\`--batch ${batch}\`, \`--micro-batch ${size}\``,
+    {
+      hints: [
+        divisible
+          ? `pass --micro-batch ${batch / world}, or a divisor of it`
+          : `pass --batch ${larger} --micro-batch ${larger / world}`,
+      ],
+    },
+  );
+}
+
+/** Steps of the run: the shortest of the lengths given. `microBatches` is how many the data has. */
+export function stepsOf(
+  { steps = Infinity, tokens = Infinity, batch }: Pick<RunLength, "steps" | "tokens" | "batch">,
+  { rowTokens, microBatch, microBatches }: {
+    readonly rowTokens: number;
+    readonly microBatch: number;
+    readonly microBatches: number | undefined;
+  },
+): number {
+  return Math.min(
+    steps,
+    Math.ceil(tokens / (batch * rowTokens)),
+    Math.ceil((microBatches ?? Infinity) * microBatch / batch),
+  );
+}
+
+/** Divisors of a number, the largest first. */
+export function divisorsOf(count: number): number[] {
+  return Array.from({ length: count }, (_, i) => count - i).filter((size) => count % size === 0);
+}
