@@ -77,6 +77,28 @@ export async function renderChat(
   }
 }
 
+/** Stands at the end of a message in rendered text; no conversation has it. */
+const CUT = "-[[]]-the-model-continues-here-[[]]-";
+
+/**
+ * Renders messages up to where the model writes: behind them, or at the end of the last one where that
+ * is the beginning of the assistant's answer.
+ */
+export async function renderPrompt(
+  tokenizer: TokenizerInfo,
+  messages: readonly ChatMessage[],
+): Promise<string> {
+  const last = messages.at(-1);
+  if (last?.role !== "assistant") return await renderChat(tokenizer, messages);
+  const marked = messages.with(-1, { ...last, content: `${last.content ?? ""}${CUT}` });
+  const text = await renderChat(tokenizer, marked, { addGenerationPrompt: false });
+  const end = text.indexOf(CUT);
+  if (end >= 0) return text.slice(0, end);
+  throw new DataError(
+    `the chat template of "${tokenizer.directory}" leaves out the beginning of an answer`,
+  );
+}
+
 /** Calls of an earlier answer as templates read them: arguments are objects, not texts of JSON. */
 function withArguments(message: ChatMessage): ChatMessage {
   const { tool_calls: calls } = message;

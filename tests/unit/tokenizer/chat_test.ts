@@ -1,5 +1,6 @@
 /** Protects chat rendering: template sources, trimming, tools, and what is refused. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
+import { renderPrompt } from "../../../core/tokenizer/chat.ts";
 import { type ChatMessage, openTokenizer, renderChat } from "../../../core/tokenizer/tokenizer.ts";
 import { userError } from "../checkpoint/testing.ts";
 import { FIXTURE, fixtureJson, openFiles } from "./testing.ts";
@@ -43,6 +44,25 @@ Deno.test("line ends of a template are line feeds, those of messages stay", asyn
     await renderChat(tokenizer, [{ role: "user", content: "1\r\n2" }]),
     "1\r\n2a\nb\n\nc\n",
   );
+});
+
+Deno.test("the beginning of an answer ends a prompt as it is, whatever the template trims and adds", async () => {
+  const chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>" +
+    "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+  const tokenizer = await open({ "tokenizer_config.json": { chat_template } });
+  const begun = { role: "assistant", content: " Sure:\n```\n" };
+  assertEquals(await renderPrompt(tokenizer, [USER, begun]), "<user>Hi</><assistant>Sure:\n```\n");
+  assertEquals(
+    await renderPrompt(tokenizer, [begun, USER]),
+    "<assistant>Sure:\n```</><user>Hi</><assistant>",
+  );
+});
+
+Deno.test("a template that leaves out the beginning of an answer is refused", async () => {
+  const tokenizer = await open({ "chat_template.jinja": "{{ messages[0].content }}" });
+  const begun = { role: "assistant", content: "Sure:" };
+  const { message } = await userError(() => renderPrompt(tokenizer, [USER, begun]));
+  assertStringIncludes(message, "leaves out the beginning of an answer");
 });
 
 Deno.test("the template named default is taken; its file wins over the field", async () => {
