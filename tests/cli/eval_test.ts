@@ -1,7 +1,15 @@
 /** `parscale eval` as a black box: scores of the reference, prompts, formats, pipes. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertRefused, documentOf, jsonLines, parseLines, rowsOf, succeed } from "./models.ts";
+import {
+  assertRefused,
+  documentOf,
+  jsonLines,
+  parseLines,
+  PLAIN_MODEL,
+  rowsOf,
+  succeed,
+} from "./models.ts";
 import { comparable, DATA, EVAL, runEval, sortedLines, TINY } from "./eval_testing.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
@@ -187,11 +195,60 @@ Deno.test("a preset sets tasks and shots and prints the paper's table", async ()
   assert(/^gsm8k +1 +4 +2 +strict_match/m.test(stdout), stdout);
 });
 
+Deno.test("--chat asks code tasks for a script; answers to completions are not resumed", () =>
+  withScratch(async (cwd) => {
+    const rows = "--tasks humaneval,mbpp --ids 1,0 --max-tokens 4 --predict-only --out run";
+    await runEval(`${rows} --chat`, cwd);
+    const { stderr } = await runEval(`${rows} --chat --resume`, cwd);
+    assertStringIncludes(stderr, 'resuming "run": 4 samples done');
+    const other = await runParscale([...EVAL, ...`${rows} --resume`.split(" ")], { cwd });
+    assertRefused(other, 2, '"run" holds an evaluation that differs in chat');
+    const completed = { task: "humaneval", doc_id: 0, request: "0f3c", text: "    pass" };
+    const score = `eval --score - --tasks humaneval --limit 1 --data ${DATA} --chat`;
+    const line = `${score} --allow-code-execution`;
+    const refused = await runParscale(line, { stdin: jsonLines(completed) });
+    assertRefused(refused, 3, "the sample of row 0 of humaneval answers another prompt");
+
+    const shown = await succeed(`eval show mbpp --chat --model ${TINY} --data ${DATA}`);
+    const start = "passes corresponding tests:\n```python\n\n--- at most 768 tokens, until";
+    assertStringIncludes(shown, "following problem in a markdown code block:\n```\n");
+    assertStringIncludes(shown, start);
+    const plain = await succeed(`eval show mbpp --data ${DATA}`);
+    assert(!plain.includes("```"));
+  }));
+
+Deno.test("--chat with a model that has no chat template is refused before anything is written", () =>
+  withScratch(async (cwd) => {
+    const line = `eval --model ${PLAIN_MODEL} --data ${DATA} --tasks humaneval --limit 1 --chat`;
+    const predict = `${line} --predict-only --out run`;
+    for (const flag of ["", "--dry-run"]) {
+      const refused = await runParscale(`${predict} ${flag}`, { cwd });
+      assertRefused(refused, 3, `"${PLAIN_MODEL}" has no chat template`);
+    }
+    assertEquals([...Deno.readDirSync(cwd)], []);
+  }));
+
+Deno.test("results tell for each task how it was asked", () =>
+  withScratch(async (cwd) => {
+    await Deno.mkdir(`${cwd}/perplexity`);
+    await Deno.writeTextFile(`${cwd}/perplexity/text.txt`, "Once upon a time.");
+    await Deno.symlink(`${DATA}/piqa`, `${cwd}/piqa`);
+    const line = `eval --model ${TINY} --data . --tasks piqa,perplexity --limit 1`;
+    const formats = async (flags: string) => {
+      const { results } = await documentOf(`${line} ${flags}`, { cwd });
+      return results.tasks.map((one: { prompt_format: string }) => one.prompt_format);
+    };
+    assertEquals(await formats(""), ["completion", "completion"]);
+    assertEquals(await formats("--chat"), ["chat", "completion"]);
+  }));
+
 Deno.test("--dry-run says what would be asked, and of which model where one is given", async () => {
   const line = `eval --data ${DATA} --limit 3 --n-samples 10 --allow-code-execution --dry-run`;
   const stdout = await succeed(`${line} --tasks piqa,humaneval`);
   assertStringIncludes(stdout, "piqa: 3 of 12 rows, 5 shots, log-likelihoods of choices");
   assertStringIncludes(stdout, "humaneval: 3 of 164 rows, 0 shots, 11 answers of at most 768");
+  const chat = await succeed(`${line} --tasks humaneval --chat`);
+  assertStringIncludes(chat, "0 shots, chat prompts, 11 answers of at most 768");
   const asked = await succeed(`${line} --tasks piqa --model ${TINY}`);
   assertStringIncludes(asked, `model: ${TINY}, qwen2, 1 stream, on cpu\npiqa: 3 of 12 rows`);
 });

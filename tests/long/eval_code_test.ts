@@ -36,6 +36,21 @@ Deno.test("EvalPlus' layouts: whole solutions, completions, several answers to a
   assertEquals(metrics["pass@10"], 1);
 });
 
+Deno.test("answers of a chat model are whole programs, and may hold other markdown", async () => {
+  const sample = { task: "humaneval", doc_id: 53, text: `${ADD}\`\`\`\nIt adds. \`x(\`` };
+  await withScratch(async (cwd) => {
+    const out = `${cwd}/out`, log = ["--log-format", "harness", "--out", out];
+    assertEquals((await metricsOf([sample], [...ALLOWED, "--chat", ...log]))["pass@1"], 1);
+    const { tasks } = JSON.parse(await Deno.readTextFile(`${out}/results.json`)).results;
+    assertEquals(tasks[0].prompt_format, "chat");
+    const logged = [...Deno.readDirSync(out)].find(({ name }) => name.startsWith("samples_"))!;
+    const row = JSON.parse(await Deno.readTextFile(`${out}/${logged.name}`));
+    const { arg_0, arg_1: { until } } = row.arguments.gen_args_0;
+    assert(JSON.parse(arg_0).at(-1).content.endsWith(":\n```python\n"));
+    assert(until.includes("\n```\n"));
+  });
+});
+
 Deno.test("a greedy answer and sampled ones: pass@1 is the greedy one's", () =>
   withScratch(async (cwd) => {
     const args = ["--tasks", "humaneval", "--ids", "0,53", "--max-tokens", "8"];

@@ -164,6 +164,9 @@ core/eval/harness/documents.ts by unit/eval/requests_test.ts
   no spare shot is drawn: count + Number(spare) → count
   rows that are passed over draw nothing:     const shots = draw(row, group);\n    if (!chosen.has(id)) continue; →     if (!chosen.has(id)) continue;\n    const shots = draw(row, group);
 
+core/eval/tasks/code.ts by unit/eval/requests_test.ts
+  chat models stop as completions do:     stops,\n    answerStart →     answerStart
+
 core/eval/harness/sampler.ts by unit/eval/requests_test.ts
   shots in another order: pool[at] = pool[size - i - 1]! → pool[at] = pool[0]!
   another seed: SHOT_SEED = 1234 → SHOT_SEED = 1235

@@ -16,7 +16,7 @@ import { type Sample, sampleKey } from "../../../core/eval/harness/samples.ts";
 import { RequestEncoder } from "../../../core/eval/harness/encode.ts";
 import { largestBatch } from "../../../core/generate/batch_size.ts";
 import type { Session } from "../../../core/session/session.ts";
-import { renderChat } from "../../../core/tokenizer/chat.ts";
+import { renderPrompt } from "../../../core/tokenizer/chat.ts";
 import { startTokenOf } from "../../../core/tokenizer/pair.ts";
 import { memoryBudget, requireContext } from "../../input/limits.ts";
 import type { ModelPlan } from "../../input/open_model.ts";
@@ -43,9 +43,17 @@ export function requireModel({ model }: EvaluatePlan): ModelPlan {
   });
 }
 
-/** Prepares the model of a plan for its requests. */
+/**
+ * Prepares the model of a plan for its requests.
+ * @throws {DataError} for a model without a template for the conversations of `--chat`
+ */
 export async function prepareModel(session: Session, plan: EvaluatePlan): Promise<EvalModel> {
   const tokenizer = await session.openTokenizer();
+  if (plan.rows.chat && tokenizer.chatTemplate === undefined) {
+    throw new DataError(`"${tokenizer.directory}" has no chat template`, {
+      hints: ["leave out `--chat`; a base model was not trained on chats"],
+    });
+  }
   const { config } = session;
   const { maxLength = config.maxPositionEmbeddings } = plan;
   requireContext(config, maxLength, `\`--max-length ${maxLength}\``);
@@ -55,7 +63,7 @@ export async function prepareModel(session: Session, plan: EvaluatePlan): Promis
     encoder: new RequestEncoder({ tokenizer, maxLength, startToken }),
     fingerprint: modelFingerprint(session.checkpoint),
     maxLength,
-    render: (messages) => renderChat(tokenizer, messages),
+    render: (messages) => renderPrompt(tokenizer, messages),
   };
 }
 

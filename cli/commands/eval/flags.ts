@@ -59,8 +59,9 @@ const taskFlags = flagGroup("Tasks", {
   chat: {
     type: "switch",
     summary: "Apply the chat template, with shots as earlier turns",
-    details: "Uses the checkpoint's chat template, for models trained on chats. Code tasks are " +
-      "always completed directly.",
+    details: "Uses the checkpoint's chat template, for models trained on chats. humaneval and " +
+      "mbpp ask for a script in a code block, as EvalPlus does; without it they are completed " +
+      "directly.",
   },
   "exclude-self": {
     type: "switch",

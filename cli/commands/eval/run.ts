@@ -232,9 +232,10 @@ async function factsOf(
   tools: Tools,
 ): Promise<TaskFacts[]> {
   const python = await tools.python();
-  return prepared.map(({ task, shots, files }) => ({
+  return prepared.map(({ task, shots, promptFormat, files }) => ({
     task: task.name,
     shots,
+    prompt_format: promptFormat,
     files,
     ...(isCode(task) ? python : {}),
   }));

@@ -25,7 +25,7 @@ import { MMLU_GROUPS } from "../../../core/eval/tasks/mmlu.ts";
 import { SUITES, taskOf, TASKS } from "../../../core/eval/tasks/mod.ts";
 import { paperTables } from "../../../core/eval/tasks/paper_tables.ts";
 import { PUBLISHED } from "../../../core/eval/tasks/published.ts";
-import { renderChat } from "../../../core/tokenizer/chat.ts";
+import { renderPrompt } from "../../../core/tokenizer/chat.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { PlanText } from "../../framework/command.ts";
 import { describeModel, findModel, type ModelPlan } from "../../input/open_model.ts";
@@ -80,9 +80,10 @@ export async function describe(plan: EvalPlan, io: Io): Promise<PlanText> {
   const lines = prepared.map((one) =>
     lineOf(one, temperatures(one.task).length, sampling.maxTokens)
   );
-  const tasks = prepared.map(({ task, shots, documents, rows }) => ({
+  const tasks = prepared.map(({ task, shots, promptFormat, documents, rows }) => ({
     task: task.name,
     shots,
+    prompt_format: promptFormat,
     rows_total: rows,
     rows: documents.length,
     samples_per_row: temperatures(task).length,
@@ -100,11 +101,12 @@ async function describeAnswering(plan: EvaluatePlan, io: Io): Promise<PlanText> 
 }
 
 function lineOf(
-  { task, shots, documents, rows }: PreparedTask,
+  { task, shots, promptFormat, documents, rows }: PreparedTask,
   samples: number,
   maxTokens: number | undefined,
 ): string {
-  const asked = `${task.name}: ${documents.length} of ${rows} rows, ${shots} shots`;
+  const format = promptFormat === "chat" ? ", chat prompts" : "";
+  const asked = `${task.name}: ${documents.length} of ${rows} rows, ${shots} shots${format}`;
   if (task.kind !== "generation") {
     const what = task.kind === "choice" ? "log-likelihoods of choices" : "the whole text";
     return `${asked}, ${what}`;
@@ -215,7 +217,7 @@ async function openRenderer(plan: ModelPlan | undefined, io: Io): Promise<ChatRe
     throw new UsageError("`--chat` needs `--model`, for its chat template");
   }
   const tokenizer = await openTokenizer((await findModel(plan, io)).model);
-  return (messages) => renderChat(tokenizer, messages);
+  return (messages) => renderPrompt(tokenizer, messages);
 }
 
 /** A task's result with its facts. */
@@ -260,6 +262,7 @@ function taskObject(
     title: task.title,
     version: task.version,
     shots: facts.shots,
+    prompt_format: facts.prompt_format ?? null,
     rows: documents,
     metrics: means.map(meanRow),
     groups: groups.map(meanRow),

@@ -10,7 +10,7 @@ import type { ChatMessage } from "../../tokenizer/chat.ts";
 import type { TaskData } from "./data_folder.ts";
 import type { Row } from "./row.ts";
 import { PythonRandom, SHOT_SEED } from "./sampler.ts";
-import { type ChoiceQuestion, isCode, type Question, type Shots, type Task } from "./task.ts";
+import { type ChoiceQuestion, type Question, type Shots, type Task } from "./task.ts";
 
 /** Selection of rows and shots. */
 export interface DocumentOptions {
@@ -54,7 +54,7 @@ export interface TextRequest {
 /** Request to a model; several of a kind for one document with choices. */
 export type Request = LikelihoodRequest | TextRequest;
 
-/** Renders a conversation, with the beginning of the answer. */
+/** Renders a conversation up to where the model writes; see `renderPrompt`. */
 export type ChatRenderer = (messages: readonly ChatMessage[]) => Promise<string>;
 
 /** Number of shots a task will have. */
@@ -146,7 +146,7 @@ export async function requestsOf(
     return [{ kind: "loglikelihood_rolling", context: "", continuation: question.text }];
   }
   const prompt = async (text: string) =>
-    chat && !isCode(task) ? await chat(conversation(document, text)) : plainText(document, text);
+    chat ? await chat(conversation(document, text)) : plainText(document, text);
   if (task.kind === "generation") {
     const { stops, maxTokens } = task;
     const context = await prompt(question.text);
@@ -168,9 +168,10 @@ function plainText({ task, group, shots }: Document, text: string): string {
   return (task.describe?.(group) ?? "") + solved + text;
 }
 
-/** Every shot is a turn of its own. */
+/** Every shot is a turn of its own; the last message may be the beginning of the answer. */
 function conversation({ task, group, shots }: Document, text: string): ChatMessage[] {
   const description = task.describe?.(group);
+  const start = task.kind === "generation" ? task.answerStart : undefined;
   return [
     ...(description ? [{ role: "system", content: description }] : []),
     ...shots.flatMap((shot) => [
@@ -178,6 +179,7 @@ function conversation({ task, group, shots }: Document, text: string): ChatMessa
       { role: "assistant", content: shot.answer },
     ]),
     { role: "user", content: text },
+    ...(start === undefined ? [] : [{ role: "assistant", content: start }]),
   ];
 }
 

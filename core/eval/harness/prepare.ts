@@ -6,7 +6,7 @@ import { type DataFile, readTaskData } from "./data_folder.ts";
 import { documentsOf, requestHash, requestsOf } from "./documents.ts";
 import type { FetchedData } from "./fetch.ts";
 import type { PlannedDocument } from "./predict.ts";
-import type { Task } from "./task.ts";
+import { type PromptFormat, type Task, taskAsAsked } from "./task.ts";
 
 /** A task, with how many shots its rows are asked. */
 export interface TaskPlan {
@@ -35,6 +35,7 @@ export interface RowsPlan {
 export interface PreparedTask {
   readonly task: Task;
   readonly shots: number;
+  readonly promptFormat: PromptFormat;
   /** Each with its plain requests, which a conversation is made anew from. */
   readonly documents: readonly PlannedDocument[];
   readonly files: readonly DataFile[];
@@ -86,7 +87,7 @@ async function prepareTask(
   { limit, ids, shard, excludeSelf, chat }: RowsPlan,
   warn: (text: string) => void,
 ): Promise<PreparedTask> {
-  const task = taskOf(name)!;
+  const task = taskAsAsked(taskOf(name)!, chat);
   const read = await readTaskData(task, data, shots);
   const { rows, pool, files } = read;
   warnAboutSizes(task, rows.length, pool.length, limit !== undefined || ids !== undefined, warn);
@@ -97,7 +98,9 @@ async function prepareTask(
     const requests = await requestsOf(document);
     documents.push({ document, requests, hash: requestHash(requests, chat) });
   }
-  return { task, shots, documents, files, rows: rows.length };
+  // A text is scored as it is.
+  const promptFormat = chat && task.kind !== "perplexity" ? "chat" : "completion";
+  return { task, shots, promptFormat, documents, files, rows: rows.length };
 }
 
 /** Published prompts, not scores, are expected of a part of the rows. */

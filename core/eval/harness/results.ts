@@ -8,7 +8,15 @@ import type { Document } from "./documents.ts";
 import { meanWithError } from "./paired.ts";
 import { BLANKS, codePointLength } from "../python/text.ts";
 import type { Sample } from "./samples.ts";
-import type { ChoiceQuestion, Metrics, OpenQuestion, Scorer, ScoringTools, Task } from "./task.ts";
+import type {
+  ChoiceQuestion,
+  Metrics,
+  OpenQuestion,
+  PromptFormat,
+  Scorer,
+  ScoringTools,
+  Task,
+} from "./task.ts";
 
 /** Metrics of one document. */
 export interface DocumentScore {
@@ -40,6 +48,8 @@ export interface TaskResult {
 export interface TaskFacts {
   readonly task: string;
   readonly shots: number;
+  /** Absent in results of earlier versions, which shards may be. */
+  readonly prompt_format?: PromptFormat;
   readonly files: readonly { readonly path: string; readonly sha256: string }[];
   readonly sandbox?: string | null;
   readonly python?: string | null;

@@ -126,8 +126,12 @@ export interface GenerationTask extends TaskBase {
   /** Texts that end an answer. */
   readonly stops: readonly string[];
   readonly maxTokens: number;
-  /** True if answers are programs: prompts are then never put into a chat template. */
+  /** True if answers are programs. */
   readonly isCode?: boolean;
+  /** Beginning of every answer in a conversation, which the model continues. */
+  readonly answerStart?: string;
+  /** The task as chat models are asked, where that is more than its prompts in a template. */
+  readonly inChat?: GenerationTask;
   /** The row's own name, by which other tools' samples refer to it. */
   nameOf?(question: OpenQuestion): string;
   /** Opens the scorer, which turns the answers to one question into its metrics. */
@@ -148,6 +152,14 @@ export interface PerplexityTask extends TaskBase {
 
 /** A benchmark. */
 export type Task = ChoiceTask | GenerationTask | PerplexityTask;
+
+/** Format of prompts: conversations in the chat template, or text that the model continues. */
+export type PromptFormat = "chat" | "completion";
+
+/** Returns the task as its rows are asked. */
+export function taskAsAsked(task: Task, chat: boolean): Task {
+  return chat && task.kind === "generation" ? task.inChat ?? task : task;
+}
 
 /** Returns whether the answers to a task are programs. */
 export function isCode(task: Task): boolean {

@@ -1,5 +1,6 @@
 /**
- * HumanEval and MBPP with the tests of EvalPlus, direct completion: does the program pass?
+ * HumanEval and MBPP with the tests of EvalPlus: does the program pass? Base models complete the
+ * prompt; chat models are asked for a script, and continue the beginning of its code block.
  *
  *     {"task_id": "HumanEval/53", "prompt": "def add(x: int, y: int): ...", "entry_point": "add",
  *      "canonical_solution": "    return x + y", "base_input": [[0, 1], ...], "plus_input": ...}
@@ -12,7 +13,14 @@ import type { CodeResult } from "../grading/code/grade.ts";
 import { type Benchmark, type CodeProblem, parseProblems } from "../grading/code/problems.ts";
 import { strip } from "../python/text.ts";
 import { Row } from "../harness/row.ts";
-import type { GenerationTask, Metrics, Response, Scorer, ScoringTools } from "../harness/task.ts";
+import type {
+  GenerationTask,
+  Metrics,
+  OpenQuestion,
+  Response,
+  Scorer,
+  ScoringTools,
+} from "../harness/task.ts";
 
 const STOPS = [
   "<|endoftext|>",
@@ -36,10 +44,16 @@ export function codePrompt({ prompt }: CodeProblem): string {
   return `${strip(prompt)}\n`;
 }
 
-/** Texts that end an answer. */
+/** Texts that end a direct completion. */
 export function codeStops(benchmark: Benchmark): readonly string[] {
   return [...STOPS, ...OWN_STOPS[benchmark]];
 }
+
+const INSTRUCTION = "Please provide a self-contained Python script that solves the following " +
+  "problem in a markdown code block:";
+
+const ANSWER_START = "Below is a Python script with a self-contained function that solves the " +
+  "problem and passes corresponding tests:\n```python\n";
 
 /** Characters of an answer that count at most. */
 const LONGEST = 10000;
@@ -60,7 +74,7 @@ function codeTask(
   name: Benchmark,
   about: Pick<GenerationTask, "title" | "source" | "rows" | "size">,
 ): GenerationTask {
-  return {
+  const direct: GenerationTask = {
     kind: "generation",
     name,
     version: 1,
@@ -79,18 +93,32 @@ function codeTask(
       const problem = row.fields.problem as CodeProblem;
       return { text: codePrompt(problem), answer: "", target: problem };
     },
-    openScorer: (tools) => openScorer(tools, codeStops(name)),
+    openScorer: (tools) =>
+      openScorer(tools, ({ text }, answer) => text + truncate(answer, codeStops(name))),
   };
+  const stops = [...STOPS, "\n```\n"];
+  const inChat: GenerationTask = {
+    ...direct,
+    stops,
+    answerStart: ANSWER_START,
+    read(row) {
+      const question = direct.read(row);
+      return { ...question, text: `${INSTRUCTION}\n\`\`\`\n${question.text}\`\`\`\n` };
+    },
+    openScorer: (tools) => openScorer(tools, (_, answer) => truncate(answer, stops)),
+  };
+  return { ...direct, inChat };
 }
 
-async function openScorer(tools: ScoringTools, stops: readonly string[]): Promise<Scorer> {
+async function openScorer(
+  tools: ScoringTools,
+  programOf: (question: OpenQuestion, answer: string) => string,
+): Promise<Scorer> {
   const grader = await tools.grader();
-  return async ({ text, target }, responses) => {
-    const problem = target as CodeProblem;
+  return async (question, responses) => {
+    const problem = question.target as CodeProblem;
     const results = await Promise.all(responses.map(async (response) => {
-      const own = response.solution === undefined
-        ? text + truncate(response.text, stops)
-        : undefined;
+      const own = response.solution === undefined ? programOf(question, response.text) : undefined;
       const program = own !== undefined && tools.sanitize
         ? await grader.sanitize(own, problem.entryPoint)
         : own ?? response.solution!;

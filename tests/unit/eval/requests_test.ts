@@ -15,9 +15,14 @@ import {
 import { parsePythonLiteral } from "../../../core/eval/python/literal.ts";
 import { Row } from "../../../core/eval/harness/row.ts";
 import { PythonRandom } from "../../../core/eval/harness/sampler.ts";
-import type { ChoiceQuestion } from "../../../core/eval/harness/task.ts";
+import {
+  type ChoiceQuestion,
+  type GenerationTask,
+  type OpenQuestion,
+  taskAsAsked,
+} from "../../../core/eval/harness/task.ts";
 import { taskOf } from "../../../core/eval/tasks/mod.ts";
-import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
+import { type ChatMessage, renderPrompt } from "../../../core/tokenizer/chat.ts";
 import { encodePair } from "../../../core/tokenizer/pair.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { fixtureRows } from "../../fixture_rows.ts";
@@ -25,10 +30,11 @@ import { fixtureRows } from "../../fixture_rows.ts";
 const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const DATA = `${FIXTURES}eval/data`;
 
+const GOLDEN = `${FIXTURES}golden/eval/`;
 const golden = (name: string) => fixtureRows(`golden/eval/${name}.jsonl`);
 
 const tokenizer = await openTokenizer(`${FIXTURES}models/tiny-qwen2`);
-const chat = (messages: readonly ChatMessage[]) => renderChat(tokenizer, messages);
+const chat = (messages: readonly ChatMessage[]) => renderPrompt(tokenizer, messages);
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
 /** The subject as the harness spells it in a task's name. */
@@ -109,6 +115,25 @@ for (const name of TEXTS) {
     }
   });
 }
+
+Deno.test("humaneval and mbpp ask chat models as EvalPlus does", async () => {
+  const chatTemplate = await Deno.readTextFile(`${GOLDEN}qwen2.5-coder_chat_template.jinja`);
+  const qwen = { directory: "qwen", chatTemplate, namedTokens: {} };
+  const byTask = Map.groupBy(golden("cases_evalplus_chat"), ({ dataset }) => dataset);
+  assertEquals([...byTask].map(([name, cases]) => [name, cases.length]), [
+    ["humaneval", 20],
+    ["mbpp", 20],
+  ]);
+  for (const [name, cases] of byTask) {
+    const task = taskAsAsked(taskOf(name)!, true) as GenerationTask;
+    const all = [...documentsOf(task, await readTaskData(task, DATA, 0))];
+    const byId = new Map(all.map((one) => [task.nameOf!(one.question as OpenQuestion), one]));
+    for (const { task_id, prompt, stop, max_new_tokens: maxTokens } of cases) {
+      const requests = await requestsOf(byId.get(task_id)!, (asked) => renderPrompt(qwen, asked));
+      assertEquals(requests, [{ kind: "generate_until", context: prompt, stop, maxTokens }]);
+    }
+  }
+});
 
 Deno.test("shots are drawn as CPython draws them", () => {
   const [seed, ...cases] = golden("cases_fewshot_sampler").reverse();

@@ -1,6 +1,7 @@
 /** Selection of scored samples: those that answer the prompts of the run. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
+import type { CodeProblem } from "../../../core/eval/grading/code/problems.ts";
 import type { Document } from "../../../core/eval/harness/documents.ts";
 import type { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
 import type { DocumentScore } from "../../../core/eval/harness/results.ts";
@@ -11,6 +12,7 @@ import {
   choiceQuestion,
   type OpenQuestion,
   type ScoringTools,
+  taskAsAsked,
 } from "../../../core/eval/harness/task.ts";
 import { taskOf } from "../../../core/eval/tasks/mod.ts";
 import { PROBLEM } from "./sandbox_problem.ts";
@@ -35,7 +37,7 @@ async function scored(samples: readonly Partial<Sample>[]): Promise<unknown[]> {
     return { document, requests: [], hash: `prompt ${id}` };
   });
   const scores = await scoreSamples(
-    [{ task: TASK, shots: 0, documents, files: [], rows: 2 }],
+    [{ task: TASK, shots: 0, promptFormat: "completion", documents, files: [], rows: 2 }],
     samples.map((sample) => ({ task: "sciq", doc_id: 0, sample: 0, ...sample })),
     {} as ScoringTools,
     watchWith(new AbortController().signal, warnings),
@@ -57,14 +59,38 @@ Deno.test("rows without an answer are said and not counted as wrong", async () =
   assertEquals(/no answers to 1 of 2 rows, row 0 first/.test(String(warning)), true);
 });
 
+Deno.test("code that a chat model wrote is graded without the prompt, up to the end of its block", async () => {
+  const task = taskAsAsked(taskOf("humaneval")!, true);
+  const programs: string[] = [];
+  const grader = {
+    sanitize: (text: string) => Promise.resolve(text),
+    grade: (_: CodeProblem, program: string) => {
+      programs.push(program);
+      return Promise.resolve({ base: "pass", plus: "pass" });
+    },
+  };
+  const question = { text: "Please write it", answer: "", target: PROBLEM };
+  const document: Document = { task, id: 0, group: "", row: ROW, question, shots: [] };
+  const documents = [{ document, requests: [], hash: "" }];
+  const text = "import math\n\ndef f():\n\tpass\n```\nIt passes.";
+  await scoreSamples(
+    [{ task, shots: 0, promptFormat: "chat", documents, files: [], rows: 1 }],
+    [{ task: "humaneval", doc_id: 0, sample: 0, text }],
+    { sanitize: true, grader: () => Promise.resolve(grader) } as unknown as ScoringTools,
+    watchWith(new AbortController().signal),
+  );
+  assertEquals(programs, ["import math\n\ndef f():\n    pass"]);
+});
+
 Deno.test("scores are kept while the samples, their question and the way of scoring stay the same", async () => {
   const task = taskOf("humaneval")!, folder = keepingFolder();
   let graded = 0;
   const grader = { grade: () => Promise.resolve({ base: "pass", plus: "pass", graded: graded++ }) };
   const run = async (sanitize: boolean, question: OpenQuestion) => {
     const document: Document = { task, id: 0, group: "", row: ROW, question, shots: [] };
+    const documents = [{ document, requests: [], hash: "" }];
     await scoreSamples(
-      [{ task, shots: 0, documents: [{ document, requests: [], hash: "" }], files: [], rows: 1 }],
+      [{ task, shots: 0, promptFormat: "completion", documents, files: [], rows: 1 }],
       [{ task: "humaneval", doc_id: 0, sample: 0, solution: "pass" }],
       { sanitize, grader: () => Promise.resolve(grader) } as unknown as ScoringTools,
       watchWith(new AbortController().signal),
@@ -107,8 +133,9 @@ Deno.test("an interruption while the sandbox is being opened ends grading before
       return Promise.resolve(grader);
     },
   };
+  const documents = [{ document, requests: [], hash: "" }];
   const scoring = scoreSamples(
-    [{ task, shots: 0, documents: [{ document, requests: [], hash: "" }], files: [], rows: 1 }],
+    [{ task, shots: 0, promptFormat: "completion", documents, files: [], rows: 1 }],
     [{ task: "humaneval", doc_id: 0, sample: 0, solution: "pass" }],
     tools as unknown as ScoringTools,
     watchWith(controller.signal),
