@@ -317,8 +317,8 @@ export const command = defineCommand({
     "rows without seeing each other; the loss is the mean over all tokens that count.\n\n" +
     "The run folder gets a line of metrics per step and checkpoints; --resume continues from the " +
     "last one, bit for bit. It can be passed as --model or --adapter to every other command.\n\n" +
-    "One rate for everything is the paper's way. In short runs prefixes need a far higher one, and " +
-    "the aggregator one of its own: see --lr-prefix and --lr-aggregator.",
+    "One rate for everything is the paper's way. Prefixes and aggregator that are trained alone take " +
+    "higher ones by default: see --lr-prefix and --lr-aggregator.",
   examples: {
     "Only prefixes and aggregator of four streams":
       "parscale train --model qwen2.5-0.5b --streams 4 --train-params introduced " +
