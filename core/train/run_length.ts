@@ -1,4 +1,4 @@
-/** How long a run is, and how a step of it is divided into micro-batches. */
+/** Length of a run, and the micro-batches of a step. */
 import { UsageError } from "../base/errors.ts";
 
 /** Length of a run; the shortest of the lengths given ends it. */

@@ -157,7 +157,7 @@ Deno.test("ParScale parameters alone have rates by their start, which --dry-run 
     assertEquals([config.lr_prefix, config.lr_aggregator], [0.02, 0.001]);
     const [row] = parseLines(place.read("run/metrics.jsonl")).slice(-1);
     assertEquals(row.lr_prefix < 0.02, true);
-    // A run that goes on from prefixes of text takes the rate of such.
+    // Prefixes of a run that started from text are as large as before.
     const { stdout: next } = await place.train(
       "--model run --train-params introduced --data texts.jsonl --seq-len 24 --out next --dry-run",
     );

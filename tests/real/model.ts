@@ -1,6 +1,6 @@
 /**
  * Real pretrained models for the tests, from packages on PyPI: SmolLM2-135M-Instruct in Q4_1 and
- * Qwen2.5-Coder-0.5B-Instruct in Q4_K_M, the same as the published files to the bit.
+ * Qwen2.5-Coder-0.5B-Instruct in Q4_K_M, with the bytes of the published files.
  *
  *   PARSCALE_REAL_MODEL, PARSCALE_REAL_QWEN   the GGUF files; empty skips the tests
  *

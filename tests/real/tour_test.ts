@@ -26,7 +26,7 @@ realTest("the tour of README.md runs as it stands", (path) =>
         assertEquals((await fetch(`${server.url}/health`)).status, 200);
         continue;
       }
-      const { code, stdout, stderr } = await runShell(line, { cwd, env });
+      const { code, stderr } = await runShell(line, { cwd, env });
       assertEquals(code, 0, `${line}\n${stderr}`);
       said += stderr;
     }

@@ -107,7 +107,7 @@ interface Curve {
   readonly runs: number;
   /** Mean of the last losses as they were, not smoothed. */
   readonly lastLoss: number;
-  /** What is drawn: training loss smoothed, validation loss as it is. */
+  /** Points of the curve: training loss smoothed, validation loss as it is. */
   readonly points: readonly Point[];
   /** Lowest and highest run at each point; absent for a single run. */
   readonly band?: readonly (readonly [x: number, low: number, high: number])[];
