@@ -70,7 +70,7 @@ Deno.test("the last loss is that of the last step; the smoothed one stands besid
     assertEquals([curve.last_loss, curve.ema], [4.9, 0.95]);
     assertAlmostEquals(curve.last_smoothed, smoothed, 1e-12);
     const table = await succeed("plot up.jsonl --measure train", { cwd });
-    assertStringIncludes(table, "loss (nats per token; training smoothed 0.95)");
+    assertStringIncludes(table, "loss, smoothed 0.95 (nats per token)");
     assert(/last loss +smoothed 0\.95/.test(table), table);
     assert(/ 4\.9 +3\.146 /.test(table), table);
     assert(!(await succeed("plot up.jsonl --ema 0", { cwd })).includes("smoothed"));
@@ -107,7 +107,7 @@ Deno.test("the SVG file is whole and never overwritten unasked", () =>
     const first = await runParscale(`${draw} --label P=1,P=1`, { cwd });
     assertEquals([first.code, first.stderr], [0, "wrote loss.svg\n"]);
     const svg = Deno.readTextFileSync(`${cwd}/loss.svg`);
-    const axes = ["training (tokens)", "loss (nats per token; training smoothed 0.95)"];
+    const axes = ["training (tokens)", "loss, smoothed 0.95 (nats per token)"];
     assertFigure(svg, "Two runs", axes);
     assertStringIncludes(svg, ">P=1, validation<");
     assertStringIncludes(svg, 'roledescription="area mark"');

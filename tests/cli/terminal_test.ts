@@ -53,7 +53,7 @@ onTerminals("plot draws its curves with their colours and spaces", (cwd) => {
   }
   return ["plot", "first", "second"];
 }, ({ screen }, columns) => {
-  assertEquals(screen[0], "loss (nats per token)");
+  assertEquals(screen[0], "loss, smoothed 0.95 (nats per token)");
   const curve = screen.filter((line) => /[┤│]/.test(line));
   assertEquals(curve.length, 16);
   assert(

@@ -80,8 +80,8 @@ function rowOf({ label, measure, runs, lastLoss, points, band }: Curve, { x, ema
 
 function axesOf({ x, measure, ema, logX, logY }: PlotPlan) {
   const smoothed = measure.includes("train") && ema > 0;
-  const unit = "loss (nats per token";
-  const yLabel = smoothed ? `${unit}; training smoothed ${ema})` : `${unit})`;
+  // A terminal of 40 columns shows the whole label.
+  const yLabel = smoothed ? `loss, smoothed ${ema} (nats per token)` : "loss (nats per token)";
   return { xLabel: x, yLabel, logX, logY };
 }
 
