@@ -312,7 +312,8 @@ function tokenizerEntries({ model, added_tokens }: any): Record<string, Entry> {
     [tokens[id], types[id]] = [token, 1];
   }
   for (const { id, content, special } of added_tokens) {
-    [tokens[id], types[id]] = [content, special ? 3 : 4];
+    // As converters do: a token whose name looks special is of type CONTROL, whatever it was.
+    [tokens[id], types[id]] = [content, special || /^<\|.*\|>$/.test(content) ? 3 : 4];
   }
   for (let id = 0; id < tokens.length; id++) {
     if (tokens[id] === undefined) [tokens[id], types[id]] = [`[PAD${id}]`, 5];

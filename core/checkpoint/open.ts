@@ -94,10 +94,13 @@ export async function openCheckpoint(
   const isStored = ({ name }: ParameterSpec) =>
     name === EMBEDDING || !quantization?.matrices.has(name);
   const tensors = matchTensors(directory, specs.filter(isStored), found);
+  const endTokens = gguf
+    ? parseEndTokens(gguf.endTokens, directory)
+    : await readEndTokens(directory);
   const config: ModelConfig = {
     ...stated,
     dtype: tensors.get(EMBEDDING)!.dtype,
-    eosTokenIds: gguf ? stated.eosTokenIds : await readEndTokens(directory) ?? stated.eosTokenIds,
+    eosTokenIds: endTokens ?? stated.eosTokenIds,
   };
   const extraTensors = [...found.keys()].filter((name) =>
     !tensors.has(name) && !quantization?.names.has(name)
@@ -206,6 +209,10 @@ async function readEndTokens(directory: string): Promise<number[] | undefined> {
   const path = `${directory}/generation_config.json`;
   if (!await statIfExists(path)) return undefined;
   const { eos_token_id: ids } = await readJsonObject(path);
+  return parseEndTokens(ids, path);
+}
+
+function parseEndTokens(ids: unknown, path: string): number[] | undefined {
   return ids === undefined || ids === null ? undefined : parseTokenIds(ids, "eos_token_id", path);
 }
 

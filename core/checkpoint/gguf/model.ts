@@ -111,6 +111,7 @@ export function configOf({ metadata, tensors }: GgufHead): JsonObject {
       factorsOf(tensors.get(ROPE_FACTORS), headDim, theta),
     max_position_embeddings: number("context_length"),
     tie_word_embeddings: !tensors.has("output.weight"),
+    ...(family === "llama" ? {} : { use_sliding_window: false }),
     ...(family === "qwen2" ? {} : { attention_bias: hasBias("attn_q") }),
     ...(family === "llama" ? { mlp_bias: hasBias("ffn_up") } : {}),
   };

@@ -8,6 +8,7 @@ import { type FoundTensor, listSome } from "../weight_files.ts";
 import { type GgufHead, readGgufHead } from "./head.ts";
 import { configOf, tensorsOf } from "./model.ts";
 import {
+  endTokenOf,
   generationConfig,
   hasTokenizer,
   tokenizerConfig,
@@ -22,6 +23,8 @@ const LICENCE = "general.license";
 export interface GgufModel {
   /** Fields of `config.json`. */
   readonly configJson: JsonObject;
+  /** Of `generation_config.json`; undefined where the file has no tokenizer. */
+  readonly endTokens: unknown;
   readonly found: ReadonlyMap<string, FoundTensor>;
   readonly files: Omit<ModelFiles, "json">;
 }
@@ -30,11 +33,12 @@ export interface GgufModel {
 export function openGguf(path: string, first: GgufHead = readGgufHead(path)): GgufModel {
   const head = withShards(path, first);
   const config = configOf(head), found = tensorsOf(head, config);
-  const { bos_token_id, eos_token_id } = hasTokenizer(head.metadata)
-    ? generationConfig(head.metadata)
+  const { metadata } = head;
+  const { bos_token_id, eos_token_id: endTokens } = hasTokenizer(metadata)
+    ? generationConfig(metadata)
     : {};
-  const configJson = { ...config, bos_token_id, eos_token_id };
-  return { configJson, found, files: ggufFiles(path, first, () => configJson) };
+  const configJson = { ...config, bos_token_id, eos_token_id: endTokenOf(metadata) };
+  return { configJson, endTokens, found, files: ggufFiles(path, first, () => configJson) };
 }
 
 /** The files that a folder would have beside its weights. */

@@ -81,6 +81,19 @@ const END_TOKENS = [
   "<EOT>",
 ];
 
+/**
+ * Tokens of Qwen2.5 and Qwen3 that are not special, though converters call them CONTROL by the form of
+ * their names: they stay in text that is decoded without special tokens.
+ */
+const QWEN_PLAIN_TOKENS: ReadonlySet<string> = new Set([
+  "<|fim_prefix|>",
+  "<|fim_middle|>",
+  "<|fim_suffix|>",
+  "<|fim_pad|>",
+  "<|repo_name|>",
+  "<|file_sep|>",
+]);
+
 /** Roles of tokens in `tokenizer_config.json`, and their keys. */
 const ROLES = { bos: "bos", eos: "eos", unk: "unknown", pad: "padding" } as const;
 
@@ -137,7 +150,7 @@ function listsOf(metadata: Metadata): TokenizerLists {
   let count = 0;
   for (let id = 0; id < tokens.length; id++) {
     const isAdded = typeOf(id) === CONTROL || typeOf(id) === USER_DEFINED;
-    if (isAdded) added.push(addedToken(id, tokens.at(id), typeOf(id)));
+    if (isAdded) added.push(addedToken(id, tokens.at(id), typeOf(id), layout));
     // Python's library numbers added tokens on from the vocabulary, unless they are in it.
     if (!isNormal(id) && !(isAdded && id < last && tokens.at(id).every(isPrintable))) continue;
     ids[count++] = id;
@@ -160,10 +173,11 @@ function isPrintable(byte: number): boolean {
   return byte > 0x20 && byte < 0x7f;
 }
 
-function addedToken(id: number, token: Uint8Array, type: number): JsonObject {
+function addedToken(id: number, token: Uint8Array, type: number, layout: Layout): JsonObject {
   const content = new TextDecoder().decode(token);
   const flags = { single_word: false, lstrip: false, rstrip: false, normalized: false };
-  return { id, content, ...flags, special: type === CONTROL };
+  const isPlain = layout === QWEN2 && QWEN_PLAIN_TOKENS.has(content);
+  return { id, content, ...flags, special: type === CONTROL && !isPlain };
 }
 
 /** The tokens around a text. */
@@ -199,7 +213,7 @@ function frameOf(
   };
 }
 
-/** `tokenizer_config.json` of the file: named tokens, and the chat template. */
+/** `tokenizer_config.json` of the file: named tokens, the context, and the chat template. */
 export function tokenizerConfig(metadata: Metadata): JsonObject {
   const tokens = tokensOf(metadata);
   // Converters take Qwen's from its config.json; its tokenizers have none, and texts are scored without.
@@ -219,9 +233,17 @@ export function tokenizerConfig(metadata: Metadata): JsonObject {
   return {
     tokenizer_class: "PreTrainedTokenizerFast",
     ...Object.fromEntries(named),
+    model_max_length: metadata.optionalInteger(
+      `${metadata.text("general.architecture")}.context_length`,
+    ),
     ...(template === undefined ? {} : { chat_template: templates }),
     clean_up_tokenization_spaces: false,
   };
+}
+
+/** The one end token that the file names, which is that of `config.json`. */
+export function endTokenOf(metadata: Metadata): number | undefined {
+  return metadata.optionalInteger(`${KEY}.eos_token_id`);
 }
 
 /** `generation_config.json` of the file: every token at which llama.cpp ends a generation. */
@@ -237,7 +259,7 @@ export function generationConfig(metadata: Metadata): JsonObject {
     const token = tokens.at(id);
     if (token.length <= longest && ends.has(new TextDecoder().decode(token))) found.push(id);
   }
-  const stops = [id("eos"), id("eot"), ...found].filter((id) => id !== undefined);
+  const stops = [endTokenOf(metadata), id("eot"), ...found].filter((id) => id !== undefined);
   const others = { bos_token_id: id("bos"), pad_token_id: id("padding") };
   return { ...others, eos_token_id: [...new Set(stops)] };
 }
