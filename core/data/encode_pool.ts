@@ -1,10 +1,12 @@
 /**
- * Encodes batches on several threads.
+ * Encodes batches of all files of a run on several threads.
  *
  * Workers start only when there is enough to do: a tokenizer takes up to a second to open, and each
- * worker opens its own.
+ * worker opens its own. What is known of the tokenizer is found out once.
  */
+import { createHash } from "node:crypto";
 import { Thread } from "../base/thread.ts";
+import { openModelFiles } from "../checkpoint/model_files.ts";
 import { openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type Document, rowOf } from "./document.ts";
 import { countTargets, encodeDocument, type EncodeDocumentOptions } from "./encode.ts";
@@ -13,10 +15,17 @@ import type { EncodedBatch } from "./token_writer.ts";
 /** Batches that wait or are worked on, per worker: while one is encoded the next is on its way. */
 const BATCHES_PER_WORKER = 2;
 
-/** Settings that all documents of a file share. */
+/** The tokenizer's files that decide which tokens a text becomes. */
+const TOKENIZER_FILES = [
+  "tokenizer.json",
+  "vocab.json",
+  "merges.txt",
+  "tokenizer_config.json",
+  "chat_template.jinja",
+];
+
+/** Settings that all documents of a run share. */
 export interface EncodeSettings extends Omit<EncodeDocumentOptions, "at"> {
-  /** The file's name in messages. */
-  readonly file: string;
   /** Folder of the tokenizer; rows of tokens need none. */
   readonly tokenizerFolder?: string;
 }
@@ -24,21 +33,32 @@ export interface EncodeSettings extends Omit<EncodeDocumentOptions, "at"> {
 /** Batch for a worker, whose settings are always the same. */
 export interface EncodeRequest {
   readonly settings: EncodeSettings;
+  /** The file's name in messages. */
+  readonly file: string;
   readonly documents: readonly Document[];
 }
 
 /** Threads that encode batches; dispose of it to end them. */
 export class EncodePool implements Disposable {
   readonly #settings: EncodeSettings;
-  readonly #inline: ReturnType<typeof batchEncoder>;
+  #inline: ReturnType<typeof batchEncoder>;
+  #hash: Promise<string> | undefined;
   #workers: Thread<EncodeRequest, EncodedBatch>[] = [];
 
   /** `threads` of 1 encode on the caller's own thread. */
   constructor(settings: EncodeSettings, private readonly threads: number) {
-    const { file, tokenizerFolder, endToken, vocabSize } = settings;
+    const { tokenizerFolder, endToken, vocabSize } = settings;
     // Whatever else is given may be a function, which a worker cannot be sent.
-    this.#settings = { file, tokenizerFolder, endToken, vocabSize };
+    this.#settings = { tokenizerFolder, endToken, vocabSize };
     this.#inline = batchEncoder(this.#settings);
+  }
+
+  /** Names all that decides which tokens a text becomes; null without a tokenizer. */
+  async tokenizerHash(): Promise<string | null> {
+    const { tokenizerFolder } = this.#settings;
+    return tokenizerFolder === undefined
+      ? null
+      : await (this.#hash ??= hashTokenizer(tokenizerFolder));
   }
 
   /** Batches the caller should have under way at once. */
@@ -54,13 +74,15 @@ export class EncodePool implements Disposable {
       { length: this.threads },
       () => new Thread<EncodeRequest, EncodedBatch>(worker, "tokenize worker"),
     );
+    this.#inline = batchEncoder(this.#settings); // lets go of the tokenizer that small files opened
   }
 
-  /** Encodes a batch on the least busy thread. */
-  encode(documents: readonly Document[]): Promise<EncodedBatch> {
-    if (this.#workers.length === 0) return this.#inline(documents);
+  /** Encodes a batch of a file on the least busy thread. */
+  encode(documents: readonly Document[], file: string): Promise<EncodedBatch> {
+    const request = { settings: this.#settings, file, documents };
+    if (this.#workers.length === 0) return this.#inline(request);
     const [worker] = this.#workers.toSorted((a, b) => a.waiting - b.waiting);
-    return worker!.ask({ settings: this.#settings, documents });
+    return worker!.ask(request);
   }
 
   [Symbol.dispose](): void {
@@ -68,13 +90,13 @@ export class EncodePool implements Disposable {
   }
 }
 
-/** Encodes batches of one file; the tokenizer is opened when the first text needs it. */
+/** Encodes batches with one tokenizer, which is opened when the first text needs it. */
 export function batchEncoder(
   settings: EncodeSettings,
-): (documents: readonly Document[]) => Promise<EncodedBatch> {
-  const { file, tokenizerFolder } = settings;
+): (request: Omit<EncodeRequest, "settings">) => Promise<EncodedBatch> {
+  const { tokenizerFolder } = settings;
   let opened: Promise<Tokenizer> | undefined;
-  return async (documents) => {
+  return async ({ file, documents }) => {
     const needed = tokenizerFolder !== undefined && documents[0]?.kind !== "tokens";
     const tokenizer = needed ? await (opened ??= openTokenizer(tokenizerFolder)) : undefined;
     const parts = await Array.fromAsync(
@@ -90,4 +112,15 @@ export function batchEncoder(
     }
     return { ids, lengths, targets: Uint32Array.from(parts, countTargets) };
   };
+}
+
+async function hashTokenizer(folder: string): Promise<string> {
+  const hash = createHash("sha256");
+  const files = await openModelFiles(folder);
+  for (const name of TOKENIZER_FILES) {
+    if (!await files.has(name)) continue;
+    const sha256 = createHash("sha256").update(await files.read(name)).digest("hex");
+    hash.update(`${name} ${sha256}\n`);
+  }
+  return hash.digest("hex");
 }

@@ -24,7 +24,7 @@ import { formatOf } from "./read.ts";
 import { columnsOf, selectDocument, type Selection } from "./select.ts";
 import { requireVocabulary, STORE_SCHEMA, type TokenStore } from "./token_store.ts";
 import { TokenWriter } from "./token_writer.ts";
-import { hashTokenizer, openIfWhole, type OpenTokensOptions, writeDocuments } from "./tokenize.ts";
+import { openIfWhole, type OpenTokensOptions, writeDocuments } from "./tokenize.ts";
 
 /** Row groups are taken together up to this many compressed bytes. */
 const UNIT_BYTES = 8 << 20;
@@ -58,8 +58,9 @@ export async function* openHubTokens(
   data: HubData,
   options: HubTokensOptions,
 ): AsyncGenerator<{ readonly file: HubFile; readonly store: TokenStore }> {
-  const { tokenizerFolder } = options;
-  const tokenizer = tokenizerFolder === undefined ? null : await hashTokenizer(tokenizerFolder);
+  using own = options.pool ? undefined : new EncodePool(options, options.threads ?? 1);
+  const pool = (options.pool ?? own)!;
+  const tokenizer = await pool.tokenizerHash();
   const readers: FileTokenizer[] = [];
   const over = new AbortController();
   const signal = AbortSignal.any([over.signal, ...client.signal ? [client.signal] : []]);
@@ -68,7 +69,8 @@ export async function* openHubTokens(
     for (const [index, file] of data.files.entries()) {
       for (const next of data.files.slice(index + readers.length, index + 1 + FILES_AHEAD)) {
         const remote = new RemoteFile(ahead, repositoryOf(data), data.commit, next);
-        readers.push(new FileTokenizer(remote, `${data.spec}: ${next.path}`, tokenizer, options));
+        const name = `${data.spec}: ${next.path}`;
+        readers.push(new FileTokenizer(remote, name, tokenizer, { ...options, pool }));
       }
       const startAll = () => readers.forEach((reader) => reader.start());
       for await (const store of readers[0]!.stores(startAll)) yield { file, store };
@@ -84,7 +86,6 @@ export async function* openHubTokens(
 }
 
 class FileTokenizer implements AsyncDisposable {
-  readonly #pool: EncodePool;
   readonly #buffer: AheadBuffer;
   readonly #chunks: AheadChunks;
   #opened: Promise<Table> | undefined;
@@ -98,9 +99,8 @@ class FileTokenizer implements AsyncDisposable {
     /** In messages. */
     readonly name: string,
     readonly tokenizer: string | null,
-    readonly options: HubTokensOptions,
+    readonly options: HubTokensOptions & { readonly pool: EncodePool },
   ) {
-    this.#pool = new EncodePool({ ...options, file: name }, options.threads ?? 1);
     this.#buffer = new AheadBuffer(remote);
     this.#chunks = new AheadChunks(remote);
   }
@@ -108,7 +108,6 @@ class FileTokenizer implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#started;
     await Promise.all([this.#buffer.settle(), this.#chunks.settle()]);
-    this.#pool[Symbol.dispose]();
   }
 
   /** Begins to fetch what is read first. A failure shows when it is read. */
@@ -203,7 +202,7 @@ class FileTokenizer implements AsyncDisposable {
 
   /** The store of a unit: of the cache, or made from `documents`. */
   async #open(unit: string, documents: () => AsyncGenerator<Document>): Promise<TokenStore> {
-    const { cacheFolder, vocabSize = Infinity, signal, onProgress, endToken } = this.options;
+    const { cacheFolder, vocabSize = Infinity, signal, onProgress, endToken, pool } = this.options;
     const { repository, commit, file } = this.remote;
     const key = this.#key(unit);
     const cached = await openIfWhole(cacheFolder, key, this.name);
@@ -213,7 +212,8 @@ class FileTokenizer implements AsyncDisposable {
       return cached;
     }
     await using writer = await TokenWriter.begin(cacheFolder);
-    const kind = await writeDocuments(documents(), writer, this.#pool, {
+    const kind = await writeDocuments(documents(), writer, pool, {
+      file: this.name,
       signal,
       size: () => file.size,
       onWritten: () => onProgress?.(file, this.#tokens + writer.tokens),

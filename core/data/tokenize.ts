@@ -10,7 +10,6 @@ import { join } from "node:path";
 import { abortable } from "../base/abortable.ts";
 import { readError, statIfExists } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
-import { openModelFiles } from "../checkpoint/model_files.ts";
 import type { Document } from "./document.ts";
 import { EncodePool, type EncodeSettings } from "./encode_pool.ts";
 import { hashFile, hashJson } from "./hash.ts";
@@ -29,9 +28,11 @@ export interface TokenizeProgress {
 }
 
 /** Options of tokenizing. */
-export interface OpenTokensOptions extends Omit<EncodeSettings, "file"> {
+export interface OpenTokensOptions extends EncodeSettings {
   /** Workers to tokenize with (default 1, which is the caller's own thread). */
   readonly threads?: number;
+  /** Encodes all files of a run, by the same settings; without, each file has one of its own. */
+  readonly pool?: EncodePool;
   /** Folder of the stores. */
   readonly cacheFolder: string;
   readonly signal?: AbortSignal;
@@ -47,32 +48,25 @@ const INLINE_BYTES = 1 << 20;
 /** A batch is full with either of these. */
 const BATCH_DOCUMENTS = 512, BATCH_CHARACTERS = 1 << 18;
 
-/** The tokenizer's files that decide which tokens a text becomes. */
-const TOKENIZER_FILES = [
-  "tokenizer.json",
-  "vocab.json",
-  "merges.txt",
-  "tokenizer_config.json",
-  "chat_template.jinja",
-];
-
 /** Opens the tokens of a file, or of `options.stdin` for `-`, tokenizing it if no run has before. */
 export async function openTokens(path: string, options: OpenTokensOptions): Promise<TokenStore> {
+  using own = options.pool ? undefined : new EncodePool(options, options.threads ?? 1);
   try {
-    return await openOrMake(path, options);
+    return await openOrMake(path, options, (options.pool ?? own)!);
   } catch (error) {
     options.signal?.throwIfAborted(); // on its way here the reason may have been taken for bad data
     throw error;
   }
 }
 
-async function openOrMake(path: string, options: OpenTokensOptions): Promise<TokenStore> {
-  const { cacheFolder, tokenizerFolder, endToken = null, vocabSize = Infinity, signal } = options;
-  const origin = {
-    tokenizer_sha256: tokenizerFolder === undefined ? null : await hashTokenizer(tokenizerFolder),
-    end_token: endToken,
-  };
-  if (path === STDIN) return await tokenize(path, options, origin);
+async function openOrMake(
+  path: string,
+  options: OpenTokensOptions,
+  pool: EncodePool,
+): Promise<TokenStore> {
+  const { cacheFolder, endToken = null, vocabSize = Infinity, signal } = options;
+  const origin = { tokenizer_sha256: await pool.tokenizerHash(), end_token: endToken };
+  if (path === STDIN) return await tokenize(path, options, pool, origin);
 
   const before = await version(path);
   const whole = { ...origin, source_sha256: (await hashFile(path, signal)).sha256 };
@@ -82,7 +76,7 @@ async function openOrMake(path: string, options: OpenTokensOptions): Promise<Tok
     requireVocabulary(cached, vocabSize);
     return cached;
   }
-  return await tokenize(path, options, whole, async () => {
+  return await tokenize(path, options, pool, whole, async () => {
     if (await version(path) === before) return;
     throw new DataError(
       `"${path}" changed while it was read`,
@@ -104,10 +98,11 @@ export async function openCachedTokens(key: string, cacheFolder: string): Promis
 async function tokenize(
   path: string,
   options: OpenTokensOptions,
+  pool: EncodePool,
   origin: Omit<StoreOrigin, "source_sha256"> & { readonly source_sha256?: string },
   check?: () => Promise<void>,
 ): Promise<TokenStore> {
-  const { cacheFolder, signal, threads = 1, onProgress } = options;
+  const { cacheFolder, signal, onProgress } = options;
   // A stream that says nothing for long must not keep a run from being stopped.
   const stdin = options.stdin?.pipeThrough(new TransformStream(), { signal });
   const totalBytes = path === STDIN ? undefined : (await Deno.stat(path)).size;
@@ -120,10 +115,10 @@ async function tokenize(
   };
   const onFormat = (found: FileFormat) => format = found;
 
-  using pool = new EncodePool({ ...options, file: nameOf(path) }, threads);
   await using writer = await TokenWriter.begin(cacheFolder);
   const documents = readDocuments(path, { stdin, onChunk, onFormat });
   const kind = await writeDocuments(documents, writer, pool, {
+    file: nameOf(path),
     signal,
     size: () => totalBytes ?? bytes,
     onWritten: () =>
@@ -139,7 +134,9 @@ export async function writeDocuments(
   documents: AsyncIterable<Document>,
   writer: TokenWriter,
   pool: EncodePool,
-  { signal, size, onWritten }: {
+  { file, signal, size, onWritten }: {
+    /** Its name in messages. */
+    readonly file: string;
     readonly signal?: AbortSignal | undefined;
     /** Bytes of the file, as far as they are known. */
     readonly size: () => number;
@@ -155,7 +152,7 @@ export async function writeDocuments(
   for await (const batch of batchesOf(documents)) {
     kind = batch[0]!.kind;
     if (kind !== "tokens" && size() >= INLINE_BYTES) pool.start();
-    const encoded = pool.encode(batch);
+    const encoded = pool.encode(batch, file);
     encoded.catch(() => {}); // heard of when its turn comes
     pending.push(encoded);
     while (pending.length >= pool.capacity) await writeFirst();
@@ -210,18 +207,6 @@ async function version(path: string): Promise<string> {
   } catch (error) {
     throw readError(path, error);
   }
-}
-
-/** Names all that decides which tokens a text becomes. */
-export async function hashTokenizer(folder: string): Promise<string> {
-  const hash = createHash("sha256");
-  const files = await openModelFiles(folder);
-  for (const name of TOKENIZER_FILES) {
-    if (!await files.has(name)) continue;
-    const sha256 = createHash("sha256").update(await files.read(name)).digest("hex");
-    hash.update(`${name} ${sha256}\n`);
-  }
-  return hash.digest("hex");
 }
 
 /** A store of the cache; one that is damaged counts as none and is made anew. */

@@ -7,6 +7,6 @@ import { batchEncoder, type EncodeRequest } from "./encode_pool.ts";
 let encode: ReturnType<typeof batchEncoder> | undefined;
 
 answerQuestions(
-  ({ settings, documents }: EncodeRequest) => (encode ??= batchEncoder(settings))(documents),
+  ({ settings, ...batch }: EncodeRequest) => (encode ??= batchEncoder(settings))(batch),
   ({ ids, lengths, targets }) => [ids.buffer, lengths.buffer, targets.buffer],
 );

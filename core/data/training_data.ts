@@ -7,6 +7,7 @@ import { hubAccess } from "../hub/access.ts";
 import { HubClient } from "../hub/client.ts";
 import type { HubFile } from "../hub/repository.ts";
 import { type BatchSource, BatchStream, splitDocuments } from "./batches.ts";
+import { EncodePool } from "./encode_pool.ts";
 import { findHubData, type HubData, recordedHubData } from "./hub_data.ts";
 import { openHubTokens } from "./hub_tokens.ts";
 import { NoRowsError, STDIN } from "./read.ts";
@@ -41,7 +42,7 @@ export interface SkippedFiles {
 }
 
 /** Model that the data must suit, and options of reading. */
-export interface DataContext extends Omit<OpenTokensOptions, "onProgress" | "stdin"> {
+export interface DataContext extends Omit<OpenTokensOptions, "onProgress" | "stdin" | "pool"> {
   /** The model's context, in tokens. */
   readonly context: number;
   /** Tokens that a run with so many per row takes, as far as that is known; else Infinity. */
@@ -95,7 +96,8 @@ export function readsStdin(plan: DataPlan): boolean {
  * @throws {UsageError} for rows longer than the model's context, and data that do not go together
  */
 export async function openData(plan: DataPlan, context: DataContext): Promise<OpenedData> {
-  const opened: Opened = { stores: [], hubData: [], skipped: { empty: [], bad: [] } };
+  using pool = poolOf(context);
+  const opened: Opened = { pool, stores: [], hubData: [], skipped: { empty: [], bad: [] } };
   try {
     const data = await buildStreams(plan, context, opened);
     const { empty, bad } = opened.skipped;
@@ -122,14 +124,20 @@ export async function tokenizePart(
     !isHubData(file)
   );
   const skipped: SkippedFiles = { empty: [], bad: [] };
+  using pool = poolOf(context);
   for (let i = index; i < files.length; i += count) {
-    const store = await openUsable(files[i]!, plan, context, skipped);
+    const store = await openUsable(files[i]!, plan, context, { pool, skipped });
     if (!(store instanceof DataError)) store.close();
   }
 }
 
-/** Everything opened so far. */
+function poolOf(context: DataContext): EncodePool {
+  return new EncodePool(context, context.threads ?? 1);
+}
+
+/** Everything opened so far, by one pool. */
 interface Opened {
+  readonly pool: EncodePool;
   readonly stores: TokenStore[];
   readonly hubData: HubData[];
   readonly skipped: SkippedFiles;
@@ -223,7 +231,7 @@ async function openSources(
         await openHubStores(file, plan.selection, context, opened, needed - tokens);
       } else {
         const known = file === STDIN ? context.recorded?.keys?.[before] : undefined;
-        const store = await openUsable(file, plan, context, opened.skipped, known).catch(
+        const store = await openUsable(file, plan, context, opened, known).catch(
           (error) => {
             throw found.length * files.length > 1 ? withSkipHint(error) : error;
           },
@@ -250,11 +258,11 @@ async function openUsable(
   file: string,
   { skipBadFiles }: DataPlan,
   context: DataContext,
-  skipped: SkippedFiles,
+  { pool, skipped }: Pick<Opened, "pool" | "skipped">,
   known?: string,
 ): Promise<TokenStore | DataError> {
   try {
-    return await openFile(file, context, known);
+    return await openFile(file, context, pool, known);
   } catch (error) {
     if (!(error instanceof DataError)) throw error;
     if (error instanceof NoRowsError) skipped.empty.push(file);
@@ -265,12 +273,18 @@ async function openUsable(
 }
 
 /** The tokens of a file, or those of a known key. */
-async function openFile(file: string, context: DataContext, known?: string): Promise<TokenStore> {
+async function openFile(
+  file: string,
+  context: DataContext,
+  pool: EncodePool,
+  known?: string,
+): Promise<TokenStore> {
   let isNew = false;
   const store = known !== undefined
     ? await openCachedTokens(known, context.cacheFolder)
     : await openTokens(file, {
       ...context,
+      pool,
       onProgress({ tokens, bytes, totalBytes }) {
         isNew = true;
         const share = totalBytes ? `${Math.round(100 * bytes / totalBytes)}%` : "";
@@ -299,7 +313,8 @@ async function openHubStores(
   const files: HubFile[] = [];
   let tokens = 0;
   const onProgress = ({ path }: HubFile, count: number) => onTokens(path, count);
-  const stores = openHubTokens(client, data, { ...options, selection, onProgress });
+  const hub = { pool: opened.pool, selection, onProgress };
+  const stores = openHubTokens(client, data, { ...options, ...hub });
   for await (const { file, store } of stores) {
     if (files.at(-1) !== file) files.push(file);
     opened.stores.push(store);

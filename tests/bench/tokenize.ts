@@ -5,7 +5,8 @@
  *   deno run -A tests/bench/tokenize.ts [--rounds 3] [--megabytes 160]
  *
  * Runs take turns, round by round. Each trains one step with an empty cache and one with the tokens in
- * it; the difference is what tokenizing took. The tokenizer is that of Qwen2.5 where it is at hand, else
+ * it; the difference is what tokenizing took. Then the whole command with 24 small files takes turns with
+ * that with one file of their bytes. The tokenizer is that of Qwen2.5 where it is at hand, else
  * a small one; the text is this project's sources with random words between the lines. Needs mpirun of Open
  * MPI or MPICH for two processes.
  */
@@ -25,6 +26,9 @@ const flags = parseArgs(Deno.args, {
 
 /** Files, of which two processes take half each. */
 const FILES = 4;
+
+/** Small files that share the opened tokenizer, and letters of each. */
+const SMALL_FILES = 24, SMALL_FILE = 24_000;
 
 /** Letters of a document. */
 const DOCUMENT = 4000;
@@ -68,6 +72,8 @@ function* documents(characters: number, random: RandomStream): Generator<string>
   }
 }
 
+const emptyCache = () => Deno.remove(`${folder}/cache`, { recursive: true }).catch(() => {});
+
 const folder = await Deno.makeTempDir({ prefix: "parscale-tokenize-" });
 
 async function writeCorpus(): Promise<number> {
@@ -87,10 +93,20 @@ async function writeCorpus(): Promise<number> {
   return tokens;
 }
 
+/** Writes the small files, and one of the same bytes. */
+async function writeSmallFiles(): Promise<void> {
+  await Deno.mkdir(`${folder}/small`);
+  for (let i = 0; i < SMALL_FILES; i++) {
+    const text = [...documents(SMALL_FILE, new RandomStream(FILES + i))].join("");
+    await Deno.writeTextFile(`${folder}/small/${i}.txt`, text);
+    await Deno.writeTextFile(`${folder}/one.txt`, text, { append: true });
+  }
+}
+
 /** Seconds of one step of training, with what comes before it. */
-async function train({ mpi, threads }: Kind): Promise<number> {
+async function train({ mpi, threads }: Kind, corpus = "corpus"): Promise<number> {
   const line = ["train", "--init", "scratch", "--config-from", `${folder}/model/config.json`];
-  line.push("--tokenizer", `${folder}/model`, "--data", `${folder}/corpus`, "--seq-len", "64");
+  line.push("--tokenizer", `${folder}/model`, "--data", `${folder}/${corpus}`, "--seq-len", "64");
   line.push("--batch", "2", "--micro-batch", "1", "--steps", "1", "-q", "-q");
   line.push("--threads", `${threads}`, "--out", `${folder}/run`, "--overwrite");
   // Every rank takes itself for the first of its machine.
@@ -116,7 +132,7 @@ try {
   ];
   for (let round = 0; round < Number(flags.rounds); round++) {
     for (const kind of kinds) {
-      await Deno.remove(`${folder}/cache`, { recursive: true }).catch(() => {});
+      await emptyCache();
       const [cold, warm] = [await train(kind), await train(kind)];
       kind.seconds.push(cold - warm);
       console.error(`${kind.name}: ${cold.toFixed(1)} s, ${warm.toFixed(1)} s with the tokens`);
@@ -132,6 +148,19 @@ try {
         `best ${rate(Math.min(...seconds))} M tokens/s`,
     );
   }
+  await writeSmallFiles();
+  const seconds = { small: [] as number[], "one.txt": [] as number[] };
+  for (let round = 0; round < Number(flags.rounds); round++) {
+    for (const corpus of ["small", "one.txt"] as const) {
+      await emptyCache();
+      seconds[corpus].push(await train(kinds[1]!, corpus));
+    }
+  }
+  const [small, one] = [medianOf(seconds.small), medianOf(seconds["one.txt"])];
+  console.log(
+    `${SMALL_FILES} files ${small.toFixed(2)} s, one of their bytes ${one.toFixed(2)} s: ` +
+      `${(small / one).toFixed(2)}x`,
+  );
 } finally {
   await Deno.remove(folder, { recursive: true });
 }

@@ -239,12 +239,12 @@ Deno.test("workers chat as well, and report errors with their rows", () =>
     const messages = (content: unknown) => ({
       messages: [{ role: "user", content: "Hi" }, { role: "assistant", content }],
     });
-    using pool = new EncodePool({ ...options, file: "a.jsonl" }, 2);
+    using pool = new EncodePool(options, 2);
     pool.start();
     assertEquals(pool.capacity, 4);
     const documents = [toDocument(messages("Hello"), "", 1)];
     const [first] = await expected([messages("Hello")]);
-    assertEquals([...(await pool.encode(documents)).ids], first);
+    assertEquals([...(await pool.encode(documents, "a.jsonl")).ids], first);
 
     // A bad row far behind good ones, in a file large enough for workers.
     const path = join(folder, "b.jsonl"), padding = "x".repeat(2000);

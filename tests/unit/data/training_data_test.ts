@@ -1,0 +1,72 @@
+/** Protects what the files of a run share: one tokenizer, one hash of it; messages name each file. */
+import { assertEquals, assertRejects } from "@std/assert";
+import { DataError } from "../../../core/base/errors.ts";
+import { type DataContext, type DataPlan, openData } from "../../../core/data/training_data.ts";
+import { withScratch } from "../../scratch.ts";
+import { jsonLines, TOKENIZER } from "./testing.ts";
+
+const planOf = (train: string[]): DataPlan => ({
+  train,
+  eval: [],
+  evalSplit: undefined,
+  selection: { where: [] },
+  seqLen: 16,
+  epochs: 1,
+  skipBadFiles: false,
+  pack: true,
+  longRows: "error",
+  shuffle: false,
+  seed: 1,
+});
+
+const contextOf = (folder: string, more: Partial<DataContext> = {}): DataContext => ({
+  context: 64,
+  cacheFolder: `${folder}/cache`,
+  tokenizerFolder: TOKENIZER,
+  tokensNeeded: () => Infinity,
+  recorded: undefined,
+  env: () => undefined,
+  stdin: () => new ReadableStream(),
+  onTokens: () => {},
+  onSkipped: () => {},
+  onWait: () => {},
+  onCommit: () => {},
+  ...more,
+});
+
+/** Writes files of one row each. */
+function writeFiles(folder: string, texts: readonly string[]): string[] {
+  return texts.map((text, i) => {
+    const path = `${folder}/${i}.jsonl`;
+    Deno.writeTextFileSync(path, jsonLines([{ text }]));
+    return path;
+  });
+}
+
+Deno.test("the tokenizer is opened and hashed once, however many files a run has", () =>
+  withScratch(async (folder) => {
+    const files = writeFiles(folder, ["the cat", "sat", "on a mat"]);
+    using expected = await openData(planOf(files), contextOf(folder));
+    const tokenizerFolder = `${folder}/tokenizer`;
+    Deno.mkdirSync(tokenizerFolder);
+    for (const { name } of Deno.readDirSync(TOKENIZER)) {
+      Deno.copyFileSync(`${TOKENIZER}/${name}`, `${tokenizerFolder}/${name}`);
+    }
+    let isThere = true;
+    const onTokens = () => {
+      if (isThere) Deno.removeSync(tokenizerFolder, { recursive: true });
+      isThere = false;
+    };
+    const own = { cacheFolder: `${folder}/own`, tokenizerFolder, onTokens };
+    using data = await openData(planOf(files), contextOf(folder, own));
+    assertEquals(data.keys, expected.keys);
+    assertEquals(data.batches(1).fingerprint, expected.batches(1).fingerprint);
+  }));
+
+Deno.test("errors name their file where files share workers", () =>
+  withScratch(async (folder) => {
+    const files = writeFiles(folder, ["the cat ".repeat(1 << 18), "sat"]);
+    Deno.writeTextFileSync(files[1]!, jsonLines([{ messages: [{ role: "user", content: 7 }] }]));
+    const open = () => openData(planOf(files), contextOf(folder, { threads: 2 }));
+    await assertRejects(open, DataError, files[1]!);
+  }));
