@@ -96,10 +96,12 @@ export function createHandler(
     if (request.method === "OPTIONS") return new Response(null, { status: 204 });
     const pathname = pathOf(request);
     if (pathname !== "/" && pathname !== "/health") checkKey(request, access);
-    const table = request.method === "POST" ? post : request.method === "GET" ? get : {};
+    // HEAD is a GET of which the runtime sends no body; health checks of containers ask so.
+    const method = request.method === "HEAD" ? "GET" : request.method;
+    const table = method === "POST" ? post : method === "GET" ? get : {};
     if (Object.hasOwn(table, pathname)) return await table[pathname]!(request, "", recorder);
     const models = "/v1/models/";
-    if (request.method === "GET" && pathname.startsWith(models)) {
+    if (method === "GET" && pathname.startsWith(models)) {
       return await get[models]!(request, pathname.slice(models.length), recorder);
     }
     if (Object.hasOwn(post, pathname) || Object.hasOwn(get, pathname)) {

@@ -180,6 +180,20 @@ Deno.test("short answers beside a long prompt: a token between every two chunks"
   await Promise.allSettled(streams);
 });
 
+Deno.test("HEAD answers as GET does, without a body", async () => {
+  await using server = await TestServer.start(`--model ${MODEL}`);
+  for (const path of ["/health", "/v1/models", `/v1/models/${NAME}`, "/metrics"]) {
+    const [head, get] = await Promise.all(
+      ["HEAD", "GET"].map((method) => fetch(`${server.url}${path}`, { method })),
+    );
+    assertEquals([head!.status, await head!.text()], [200, ""], path);
+    assertEquals(head!.headers.get("content-type"), get!.headers.get("content-type"), path);
+    await get!.body!.cancel();
+  }
+  const posted = await fetch(`${server.url}/v1/completions`, { method: "HEAD" });
+  assertEquals(posted.status, 405);
+});
+
 Deno.test("/health answers while a long prompt is prefilled", async () => {
   await using server = await TestServer.start(`--model ${CHAT_MODEL}`);
   const { data } = await server.json("/v1/models");
