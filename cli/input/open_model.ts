@@ -9,6 +9,7 @@ import type { Quantization } from "../../core/session/quantization.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { PlanText } from "../framework/command.ts";
 import type { Io } from "../output/io.ts";
+import { OpeningNote } from "../output/opening_note.ts";
 import { Progress } from "../output/progress.ts";
 import { bytesText, counted } from "../output/units.ts";
 
@@ -39,7 +40,7 @@ export function modelPlan(
 export async function openModel({ model, ...options }: ModelPlan, io: Io): Promise<Session> {
   // Loads the engine, which commands that only find a model do not need.
   const { openModel } = await import("../../core/session/open.ts");
-  using events = new OpenDisplay(io);
+  using events = new OpenDisplay(io, undefined, model);
   const { interruption: signal } = io;
   return await openModel(model, { ...options, events, signal, lazyTokenizer: true });
 }
@@ -95,11 +96,16 @@ export function derivedName(model: string, made?: string): string {
   return made === undefined ? name : `${name}-${made}`;
 }
 
-/** Shows downloads and the quantizing of weights; dispose of it when that is over. */
+/**
+ * Shows downloads and the quantizing of weights; dispose of it when that is over. That a model's weights are
+ * loaded is shown when it happens, which is at its first use.
+ */
 export class OpenDisplay implements find.OpenEvents, Disposable {
   #progress: Progress | undefined;
 
-  constructor(readonly io: Io, readonly label = "Downloading") {}
+  #opening: OpeningNote | undefined;
+
+  constructor(readonly io: Io, readonly label = "Downloading", readonly model?: string) {}
 
   readonly onTotal = (bytes: number): void => this.#start(this.label, bytes);
 
@@ -112,6 +118,12 @@ export class OpenDisplay implements find.OpenEvents, Disposable {
   readonly onQuantize = (quantize: Quantization, bytes: number): void => {
     this.io.note(`keeping ${quantize} weights (${bytesText(bytes)}) for the next start`);
     this.#start("Quantizing", bytes);
+  };
+
+  readonly onLoad = (phase: "begin" | "weight" | "end"): void => {
+    if (phase === "weight") return this.#opening?.check();
+    this.#opening?.[Symbol.dispose]();
+    this.#opening = phase === "begin" ? new OpeningNote(this.io, this.model) : undefined;
   };
 
   [Symbol.dispose](): void {

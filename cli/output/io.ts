@@ -126,6 +126,13 @@ export class Io {
     if (this.settings.quiet === 0) this.writeError(`${visibleLines(message)}\n`);
   }
 
+  /** A note that is given once, however often the same thing happens. */
+  noteOnce(message: string): void {
+    if (this.seen.has(message)) return;
+    this.seen.add(message);
+    this.note(message);
+  }
+
   /** A line on stderr under `-v`. */
   detail(message: string): void {
     if (this.settings.verbose > 0) this.note(message);

@@ -54,6 +54,7 @@ export class Engine {
   /** Introduced tensors of an adapter, bound at every step. */
   readonly #adapter: ReadonlyMap<string, DeviceTensor>;
   readonly #memoryLimit: number | undefined;
+  #onLoad: ((phase: "begin" | "end") => void) | undefined;
   readonly #prepared = new Map<string, Promise<Prepared>>();
   /** Inputs of programs that sample for a whole batch. */
   readonly #sampling = new WeakMap<Prepared, ReadonlyMap<string, DeviceTensor>>();
@@ -62,18 +63,21 @@ export class Engine {
 
   /**
    * `weights` must hold every parameter of the model, but for those in `adapter`. With a memory limit
-   * in bytes, a step whose plan needs more is refused before anything is computed.
+   * in bytes, a step whose plan needs more is refused before anything is computed. `onLoad` is called around
+   * the first compilation, which loads the weights.
    */
   constructor(
     readonly device: Device,
     readonly config: ModelConfig,
     /** Fixed on the device; one map of them is loaded once, whatever adapters are laid over it. */
     private readonly weights: Weights,
-    { memoryLimit, adapter = new Map() }: {
+    { memoryLimit, adapter = new Map(), onLoad }: {
       memoryLimit?: number | undefined;
       adapter?: Weights | undefined;
+      onLoad?: ((phase: "begin" | "end") => void) | undefined;
     } = {},
   ) {
+    this.#onLoad = onLoad;
     this.#memoryLimit = memoryLimit;
     this.#adapter = new Map([...adapter].map(([name, weight]) => {
       const tensor = device.allocate({ dtype: "f32", shape: weight.shape });
@@ -237,13 +241,24 @@ export class Engine {
 
   async #compile(program: Program): Promise<Prepared> {
     if (this.#memoryLimit !== undefined) this.#requireMemory(program, this.#memoryLimit);
-    const executable = await this.device.compile(program, this.weights);
+    const executable = await this.#load(program);
     const allocate = (values: Program["inputs"]) =>
       new Map([...values].map(([name, type]) => [name, this.device.allocate(type)]));
     const { inputs, parameters, outputs } = program;
     const free = [...this.#adapter].filter(([name]) => parameters.has(name));
     const bound = new Map([...allocate(inputs), ...free]);
     return { executable, inputs: bound, outputs: allocate(outputs) };
+  }
+
+  async #load(program: Program): Promise<Executable> {
+    const onLoad = this.#onLoad;
+    this.#onLoad = undefined;
+    onLoad?.("begin");
+    try {
+      return await this.device.compile(program, this.weights);
+    } finally {
+      onLoad?.("end");
+    }
   }
 
   #requireMemory(program: Program, limit: number): void {

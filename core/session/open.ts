@@ -6,6 +6,7 @@ import { DEFAULT_BLOCK, matrixBytes, type MatrixFormat } from "../base/quantize.
 import { type Checkpoint, weightsOf } from "../checkpoint/open.ts";
 import { Engine } from "../generate/engine.ts";
 import { introducedTensors, linearSpecs } from "../model/parameters.ts";
+import type { Weight } from "../runtime/device.ts";
 import { matrixFormatOf } from "../runtime/weights.ts";
 import {
   type DeviceOptions,
@@ -94,8 +95,12 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
     // An adapter is bound, not built in, so that another one can take its place.
     const binds = checkpoint.adapter || options.sharesBackbone;
     const adapter = binds ? introducedTensors(config, stored) : new Map<string, never>();
-    const backbone = new Map([...stored].filter(([name]) => !adapter.has(name)));
-    const engine = new Engine(device, config, backbone, { ...options, adapter });
+    const onLoad = options.events?.onLoad;
+    const backbone = new WatchedWeights(
+      [...stored].filter(([name]) => !adapter.has(name)),
+      () => onLoad?.("weight"),
+    );
+    const engine = new Engine(device, config, backbone, { ...options, adapter, onLoad });
     const formats = linearSpecs(config).map(({ name, shape }) => {
       const weight = stored.get(name)!;
       const isExpanded = "encoding" in weight && !weight.format;
@@ -109,6 +114,21 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
   } catch (error) {
     device.close();
     throw error;
+  }
+}
+
+/** Weights that tell when one is looked up, as a device does to load it. */
+class WatchedWeights extends Map<string, Weight> {
+  readonly #onLookup: () => void;
+
+  constructor(weights: Iterable<readonly [string, Weight]>, onLookup: () => void) {
+    super(weights);
+    this.#onLookup = onLookup;
+  }
+
+  override get(name: string): Weight | undefined {
+    this.#onLookup();
+    return super.get(name);
   }
 }
 
