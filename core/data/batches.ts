@@ -86,6 +86,18 @@ export class BatchStream {
     return Math.ceil(rows / batch);
   }
 
+  /** Tokens of the rows from here to the end of a finite run, which it goes to. */
+  countTokens(): number {
+    let tokens = 0;
+    while (!this.#isOver) {
+      const { rows, index } = this.#pickSource(), { plan, row } = rows.next();
+      const pieces = plan.lengths.subarray(plan.rowStarts[row], plan.rowStarts[row + 1]);
+      tokens += pieces.reduce((sum, length) => sum + length, 0);
+      this.#taken[index]!++;
+    }
+    return tokens;
+  }
+
   /** The next batch, or undefined after the last. */
   next(): Batch | undefined {
     const builder = new BatchBuilder(this.options.batch, this.options.tokens);

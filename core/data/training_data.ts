@@ -81,6 +81,8 @@ export interface OpenedData extends Disposable {
   /** Files of the hub that were read. */
   readonly hubData: readonly HubData[];
   readonly evalFingerprint: string | undefined;
+  /** Of the validation data; undefined where there is none. */
+  readonly evalSize: { readonly rows: number; readonly tokens: number } | undefined;
 }
 
 /** Returns whether a path, with its weight, is standard input. */
@@ -168,13 +170,15 @@ async function buildStreams(
   const tokens = plan.pack
     ? seqLen
     : Math.max(...longest().map((stream) => stream?.longestRow ?? 0));
+  const validation = evalStreamOf?.(1, tokens);
   return {
     batches: (rows) => streamOf(rows, tokens),
     evalBatches: evalStreamOf && ((rows) => evalStreamOf(rows, tokens)),
     tokens,
     keys: opened.stores.map(({ key }) => key),
     hubData: opened.hubData,
-    evalFingerprint: evalStreamOf?.(1, tokens).fingerprint,
+    evalFingerprint: validation?.fingerprint,
+    evalSize: validation && { rows: validation.rowsPerEpoch, tokens: validation.countTokens() },
     [Symbol.dispose]() {
       for (const store of opened.stores) store.close();
     },

@@ -72,12 +72,14 @@ Deno.test("a dry run of adapters counts only what learns; rows of ids need no to
   withWorkplace(async (place) => {
     await copyFolder(PLAIN_MODEL, `${place.cwd}/bare`, NO_TOKENIZER);
     const adapter = `--model bare --streams 2 --train-params introduced ${ROWS} --no-shuffle`;
-    const { code, stdout } = await place.train(`${adapter} --steps 3 --out run --dry-run`);
+    const { code, stdout } = await place.train(
+      `${adapter} --steps 3 --eval-data rows.jsonl --out run --dry-run`,
+    );
     assertEquals(code, 0);
     // Two layers of 2 · 2 · 2 · 48 · 16 prefix elements, and an aggregator of 64 · 128 + 64 + 130.
     assertStringIncludes(stdout, "trained parameters: 20,674 of 115,458 in 8 tensors\n");
     const data = "\ndata: rows.jsonl, 20 rows an epoch, the first batch 100% full\n";
-    assertStringIncludes(stdout, data);
+    assertStringIncludes(stdout, `${data}validation: 20 rows, 320 tokens\n`);
     const [row] = place.read("rows.jsonl").split("\n");
     assertStringIncludes(stdout, `\n  slots 0 to 15: "${JSON.parse(row!).tokens.join(" ")}"\n`);
     await place.trained(`--model bare ${ROWS} --steps 1 --out rows`);

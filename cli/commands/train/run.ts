@@ -123,10 +123,12 @@ async function trainInto(
     everyItems: plan.logEvery,
     line: (count) => progressLine(count, last, run, flops / peak),
   });
+  // Ranks read equal parts, within a batch.
+  const validated = run.data.evalSize && Math.ceil(run.data.evalSize.tokens / ranks.world);
   using validating = new ReadingProgress(io, "Validating");
   const hooks = {
     signal: ranks.signal,
-    onValidate: (tokens: number) => validating.update(tokens),
+    onValidate: (tokens: number) => validating.update(tokens, validated),
     onStart(loss: number) {
       validating.end();
       startLoss = loss;

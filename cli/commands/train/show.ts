@@ -69,6 +69,13 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
     `data: ${specs}, ${counted(stream.rowsPerEpoch, "row")} an epoch, the first batch ${
       Math.round(100 * used)
     }% full`,
+    ...(data.evalSize
+      ? [
+        `validation: ${counted(data.evalSize.rows, "row")}, ${
+          counted(data.evalSize.tokens, "token")
+        }`,
+      ]
+      : []),
     ...(world === 1 ? [] : [
       `ranks: ${grouped(world)}, each with ${counted(loop.microBatches, "micro-batch")} of ${
         counted(microBatch, "row")
@@ -105,6 +112,8 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
       ranks: world,
       tokens_per_step: perStep,
       rows_per_epoch: stream.rowsPerEpoch,
+      eval_rows: data.evalSize?.rows ?? 0,
+      eval_tokens: data.evalSize?.tokens ?? 0,
       memory_bytes: memoryBytes,
       parameter_bytes: memory.parameters,
       gradient_bytes: memory.gradients,

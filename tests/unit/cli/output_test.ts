@@ -10,7 +10,7 @@ import { DataError, NumericalError, UsageError } from "../../../core/base/errors
 import { PLAIN, wantsColor } from "../../../cli/output/color.ts";
 import { type Invocation, toJson } from "../../../cli/output/document.ts";
 import { ClosedPipeError, MissingInputError } from "../../../cli/output/io.ts";
-import { formatDuration, Progress } from "../../../cli/output/progress.ts";
+import { formatDuration, Progress, ReadingProgress } from "../../../cli/output/progress.ts";
 import { Report } from "../../../cli/output/report.ts";
 import { openSink } from "../../../cli/output/sink.ts";
 import {
@@ -313,6 +313,15 @@ Deno.test("progress: a resumed run counts the whole run, and its rate only what 
     progressed({ settings: UNSEEN }, options, [[1000, 8]]),
     "Training: 8/10 steps, 2 steps/s, 1s left\nTraining: 2 steps in 1s, 2 steps/s\n",
   );
+});
+
+Deno.test("progress: validation has a total and the time left", () => {
+  const { io, stderr, advance } = captureIo();
+  using reading = new ReadingProgress(io, "Validating");
+  reading.update(0, 4608);
+  advance(15_000);
+  reading.update(1116, 4608);
+  assertEquals(stderr(), "Validating: 1116/4608 tokens, 74.4 tokens/s, 47s left\n");
 });
 
 Deno.test("progress: none beside rows on a terminal, under -q, and for a short run elsewhere", () => {

@@ -63,6 +63,23 @@ Deno.test("the tokenizer is opened and hashed once, however many files a run has
     assertEquals(data.batches(1).fingerprint, expected.batches(1).fingerprint);
   }));
 
+Deno.test("the validation data says its rows and tokens, in one epoch of them", () =>
+  withScratch(async (folder) => {
+    const files = writeFiles(folder, ["the cat ".repeat(20), "sat", "on a mat ".repeat(9)]);
+    for (const pack of [true, false]) {
+      const plan = { ...planOf([files[0]!]), eval: files, seqLen: 64, pack };
+      using data = await openData(plan, contextOf(folder));
+      const stream = data.evalBatches!(2), read = { rows: 0, tokens: 0 };
+      for (let batch = stream.next(); batch; batch = stream.next()) {
+        read.rows += batch.filledRows;
+        read.tokens += batch.used;
+      }
+      assertEquals(data.evalSize, read);
+    }
+    using none = await openData(planOf(files), contextOf(folder));
+    assertEquals(none.evalSize, undefined);
+  }));
+
 Deno.test("errors name their file where files share workers", () =>
   withScratch(async (folder) => {
     const files = writeFiles(folder, ["the cat ".repeat(1 << 18), "sat"]);
