@@ -22,6 +22,8 @@ export interface BatchOptions extends RowOptions {
   readonly batch: number;
   /** Number of epochs; unlimited if left out. */
   readonly epochs?: number;
+  /** Rows after which it ends too. */
+  readonly rows?: number;
 }
 
 /** Position in a stream of batches; plain JSON. */
@@ -86,16 +88,16 @@ export class BatchStream {
     return Math.ceil(rows / batch);
   }
 
-  /** Tokens of the rows from here to the end of a finite run, which it goes to. */
-  countTokens(): number {
-    let tokens = 0;
-    while (!this.#isOver) {
-      const { rows, index } = this.#pickSource(), { plan, row } = rows.next();
+  /** Rows from here to the end of a finite run, which it goes to, and their tokens. */
+  measure(): { readonly rows: number; readonly tokens: number } {
+    let rows = 0, tokens = 0;
+    for (; !this.#isOver; rows++) {
+      const { rows: source, index } = this.#pickSource(), { plan, row } = source.next();
       const pieces = plan.lengths.subarray(plan.rowStarts[row], plan.rowStarts[row + 1]);
       tokens += pieces.reduce((sum, length) => sum + length, 0);
       this.#taken[index]!++;
     }
-    return tokens;
+    return { rows, tokens };
   }
 
   /** The next batch, or undefined after the last. */
@@ -150,8 +152,8 @@ export class BatchStream {
   }
 
   get #isOver(): boolean {
-    const { epochs = Infinity } = this.options;
-    return this.epoch >= epochs;
+    const { epochs = Infinity, rows = Infinity } = this.options;
+    return this.epoch >= epochs || this.#row >= rows;
   }
 
   /** The source that lags farthest behind its share of the rows. */
@@ -182,13 +184,13 @@ export function splitDocuments(
 }
 
 function fingerprintOf(sources: readonly BatchSource[], options: BatchOptions): string {
-  const { tokens, seed, shuffle, pack, longRows } = options;
+  const { tokens, seed, shuffle, pack, longRows, rows } = options;
   const parts = sources.map(({ stores, documents, weight = 1 }) => ({
     keys: stores.map(({ key }) => key),
     documents: documents ? hash("sha256", new Uint8Array(documents.slice().buffer)) : null,
     weight,
   }));
-  return hashJson({ schema: ROWS_SCHEMA, parts, tokens, seed, shuffle, pack, longRows });
+  return hashJson({ schema: ROWS_SCHEMA, parts, tokens, seed, shuffle, pack, longRows, rows });
 }
 
 /** A cursor comes out of a file, so it is checked like one. */

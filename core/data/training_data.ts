@@ -25,6 +25,8 @@ export interface DataPlan extends Omit<RowOptions, "tokens"> {
   readonly eval: readonly string[];
   /** Share of the documents held out for validation, in place of `eval`. */
   readonly evalSplit: number | undefined;
+  /** Tokens of validation at most, up to a whole row; undefined for `SPLIT_TOKENS` of a split, or all. */
+  readonly evalTokens: number | undefined;
   /** Rows and columns of data on the hub. */
   readonly selection: Selection;
   /** Tokens per row; undefined for 2,048, or the model's context where that is shorter. */
@@ -34,6 +36,9 @@ export interface DataPlan extends Omit<RowOptions, "tokens"> {
   /** True if files that cannot be read are left out. */
   readonly skipBadFiles: boolean;
 }
+
+/** Tokens of a split that are validated: a few minutes for half a billion parameters on two cores. */
+const SPLIT_TOKENS = 16_384;
 
 /** Files that were left out. */
 export interface SkippedFiles {
@@ -164,8 +169,11 @@ async function buildStreams(
   const streamOf = (batch: number, tokens: number) =>
     new BatchStream(train, { ...plan, batch, tokens });
   const inOrder = { ...plan, shuffle: false, epochs: 1 };
-  const evalStreamOf = held &&
-    ((batch: number, tokens: number) => new BatchStream(held, { ...inOrder, batch, tokens }));
+  const { evalTokens = plan.evalSplit && SPLIT_TOKENS } = plan;
+  const evalStreamOf = held && ((batch: number, tokens: number) => {
+    const bound = evalTokens === undefined ? {} : { rows: Math.ceil(evalTokens / tokens) };
+    return new BatchStream(held, { ...inOrder, ...bound, batch, tokens });
+  });
   const longest = () => [streamOf(1, seqLen), evalStreamOf?.(1, seqLen)];
   const tokens = plan.pack
     ? seqLen
@@ -178,7 +186,7 @@ async function buildStreams(
     keys: opened.stores.map(({ key }) => key),
     hubData: opened.hubData,
     evalFingerprint: validation?.fingerprint,
-    evalSize: validation && { rows: validation.rowsPerEpoch, tokens: validation.countTokens() },
+    evalSize: validation?.measure(),
     [Symbol.dispose]() {
       for (const store of opened.stores) store.close();
     },

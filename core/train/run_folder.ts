@@ -34,6 +34,8 @@ import { DataError, UsageError } from "../base/errors.ts";
 
 /** The file that makes a folder a run. */
 export const CONFIG = "config.json";
+/** Schema of that file. */
+export const RUN_SCHEMA = "parscale.run/1";
 const METRICS = "metrics.jsonl";
 
 const CHECKPOINT = /^checkpoint-(\d+)$/;
@@ -155,6 +157,12 @@ export class RunFolder implements Disposable {
   }
 }
 
+/** Returns whether the configuration in a folder is one of a run, not of a model. */
+async function isRunConfig(path: string): Promise<boolean> {
+  const { schema } = await readJsonObject(join(path, CONFIG));
+  return schema === RUN_SCHEMA;
+}
+
 /**
  * The configuration of a run, as `writeConfig` left it.
  * @throws {DataError} when there is none, or it names no trained tensors
@@ -177,7 +185,10 @@ async function requireRun(path: string): Promise<void> {
   });
 }
 
-/** Throws unless a new run may be put at `path`; for a look before anything is opened. */
+/**
+ * Throws unless a new run may be put at `path`; for a look before anything is opened. One that ended before
+ * its first step leaves nothing to keep.
+ */
 export async function requireNoRun(path: string, overwrite: boolean): Promise<void> {
   const info = await statIfExists(path);
   if (info === undefined) return;
@@ -187,8 +198,10 @@ export async function requireNoRun(path: string, overwrite: boolean): Promise<vo
     });
   }
   if (overwrite) return await requireOurs(path, "run");
+  const hasStep = await statIfExists(join(path, METRICS)) !== undefined ||
+    await statIfExists(join(path, LAST_FILE)) !== undefined;
   for await (const { name } of Deno.readDir(path)) {
-    if (name === LOCK_FILE) continue;
+    if (name === LOCK_FILE || name === CONFIG && !hasStep && await isRunConfig(path)) continue;
     throw new UsageError(`"${path}" already exists`, {
       hints: ["pass `--resume` or `--overwrite`, or choose another `--out`"],
     });

@@ -220,6 +220,15 @@ const data = flagGroup("Data", {
     summary: "Fraction of documents held out for validation",
     details: "Decided by the seed. Only without weights.",
   },
+  "eval-tokens": {
+    type: "int",
+    min: 1,
+    unit: "tokens",
+    defaultText: "16,384 of --eval-split; all of --eval-data",
+    onlyWith: ["eval-data", "eval-split", "resume"],
+    summary: "Maximum number of tokens of a validation",
+    details: "Up to whole rows, the first ones, so that every validation reads the same.",
+  },
 });
 
 export const trainFlags = {

@@ -203,6 +203,7 @@ function dataPlan(values: TrainValues): DataPlan {
     train,
     eval: evalData,
     evalSplit: values.evalSplit,
+    evalTokens: values.evalTokens,
     selection: textColumn === undefined ? selection : { ...selection, textColumn },
     seqLen: values.seqLen,
     pack: values.pack,

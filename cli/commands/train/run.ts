@@ -12,7 +12,7 @@ import { countFlops } from "../../../core/graph/flops.ts";
 import { elementCount } from "../../../core/model/parameters.ts";
 import { type StepReport, train } from "../../../core/train/loop.ts";
 import { measurePeak } from "../../../core/train/peak.ts";
-import { requireNoRun, RunFolder } from "../../../core/train/run_folder.ts";
+import { requireNoRun, RUN_SCHEMA, RunFolder } from "../../../core/train/run_folder.ts";
 import { saveModel } from "../../../core/train/save_model.ts";
 import { EventWriter } from "../../../core/train/tensorboard.ts";
 import { buildPrograms, Trainer } from "../../../core/train/trainer.ts";
@@ -253,8 +253,6 @@ function interrupted(signal: EndingSignal, out: string, state: TrainingState): I
   ]);
 }
 
-const SCHEMA = "parscale.run/1";
-
 /** Path of a model from any folder. A link to a GGUF file stays: files of the hub's cache have no name. */
 async function lastingPath(model: string): Promise<string> {
   if (!isGgufName(model)) return await realPath(model);
@@ -265,7 +263,7 @@ async function lastingPath(model: string): Promise<string> {
 async function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocation) {
   const { source: { directory, checkpoint }, trainer: { sizes, recompute, accumulates } } = run;
   return {
-    schema: SCHEMA,
+    schema: RUN_SCHEMA,
     version: VERSION,
     command: invocation.command, // makes the file a valid --config
     started_at: invocation.startedAt.toISOString(),

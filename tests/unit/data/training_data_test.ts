@@ -1,5 +1,5 @@
 /** Protects what the files of a run share: one tokenizer, one hash of it; messages name each file. */
-import { assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
 import { type DataContext, type DataPlan, openData } from "../../../core/data/training_data.ts";
 import { withScratch } from "../../scratch.ts";
@@ -9,6 +9,7 @@ const planOf = (train: string[]): DataPlan => ({
   train,
   eval: [],
   evalSplit: undefined,
+  evalTokens: undefined,
   selection: { where: [] },
   seqLen: 16,
   epochs: 1,
@@ -78,6 +79,23 @@ Deno.test("the validation data says its rows and tokens, in one epoch of them", 
     }
     using none = await openData(planOf(files), contextOf(folder));
     assertEquals(none.evalSize, undefined);
+  }));
+
+Deno.test("a validation reads its first rows up to --eval-tokens, and not all of a long split", () =>
+  withScratch(async (folder) => {
+    const files = writeFiles(folder, [
+      "the cat sat on a mat ".repeat(20_000),
+      "sat ".repeat(20_000),
+    ]);
+    const sizeOf = async (changes: Partial<DataPlan>) => {
+      using data = await openData({ ...planOf(files), seqLen: 64, ...changes }, contextOf(folder));
+      return data.evalSize;
+    };
+    const bounded = { rows: 256, tokens: 16_384 };
+    assertEquals(await sizeOf({ evalSplit: 0.5 }), bounded);
+    assertEquals(await sizeOf({ evalSplit: 0.5, evalTokens: 100 }), { rows: 2, tokens: 128 });
+    assertEquals(await sizeOf({ eval: files, evalTokens: 64 }), { rows: 1, tokens: 64 });
+    assert((await sizeOf({ eval: files }))!.tokens > 2 * bounded.tokens);
   }));
 
 Deno.test("errors name their file where files share workers", () =>

@@ -1,8 +1,9 @@
 /** Files in the folder of a run besides the run itself. */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
+import { UsageError } from "../../../core/base/errors.ts";
 import { requireOurs } from "../../../core/checkpoint/our_files.ts";
 import { markFailed } from "../../../core/collective/peers.ts";
-import { RunFolder } from "../../../core/train/run_folder.ts";
+import { requireNoRun, RunFolder } from "../../../core/train/run_folder.ts";
 import { withScratch } from "../../scratch.ts";
 
 Deno.test("files of ranks that failed are ours, and go when the run is resumed or replaced", () =>
@@ -22,6 +23,21 @@ Deno.test("files of ranks that failed are ours, and go when the run is resumed o
     markFailed(folder, 0);
     (await RunFolder.create(folder, true))[Symbol.dispose]();
     assertEquals(names(), [".lock"]);
+  }));
+
+Deno.test("the folder of a run that ended before its first step is used again, and no other", () =>
+  withScratch(async (scratch) => {
+    const folder = `${scratch}/run`;
+    for (const steps of [0, 1]) {
+      using run = await RunFolder.create(folder, false);
+      await run.writeConfig({ schema: "parscale.run/1" });
+      if (steps > 0) run.appendMetrics(`{"step":1}\n`);
+    }
+    await assertRejects(() => requireNoRun(folder, false), UsageError, "already exists");
+    await Deno.remove(`${folder}/metrics.jsonl`);
+    await requireNoRun(folder, false);
+    await Deno.writeTextFile(`${folder}/config.json`, `{"model_type": "qwen2"}`);
+    await assertRejects(() => requireNoRun(folder, false), UsageError, "already exists");
   }));
 
 Deno.test("metrics of later steps and a torn last line are cut off at a resume", () =>
