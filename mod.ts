@@ -44,6 +44,7 @@ export type {
   RopeScaling,
   WeightType,
 } from "./core/model/config.ts";
+export { parseExactJson } from "./core/base/exact_json.ts";
 export type { SamplingOptions } from "./core/base/sampling.ts";
 export type { LogitRules } from "./core/generate/logit_rules.ts";
 export type { FinishReason } from "./core/generate/request.ts";

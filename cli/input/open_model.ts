@@ -10,6 +10,7 @@ import type { Session } from "../../core/session/session.ts";
 import type { PlanText } from "../framework/command.ts";
 import type { Io } from "../output/io.ts";
 import { OpeningNote } from "../output/opening_note.ts";
+import { templateVariables } from "./template_variables.ts";
 import { Progress } from "../output/progress.ts";
 import { bytesText, counted } from "../output/units.ts";
 
@@ -21,19 +22,26 @@ export interface ModelPlan extends Omit<OpenOptions, "events" | "signal" | "lazy
   readonly model: string;
 }
 
+/** Values of flags that name a model. */
+type ModelValues = Omit<ModelPlan, "adapter" | "templateVariables"> & {
+  readonly adapter?: unknown;
+  readonly templateVar?: readonly string[];
+};
+
 const MODEL_FLAGS = [
   ...["model", "adapter", "device", "unverified", "dtype", "threads", "memoryLimit"] as const,
   ...["quantize", "blockSize", "weightCache", "cacheLimit", "chatTemplate"] as const,
 ];
 
 /** The model that flags name; a command may lack some of them, or have several adapters. */
-export function modelPlan(
-  values: Omit<ModelPlan, "adapter"> & { readonly adapter?: unknown },
-): ModelPlan {
+export function modelPlan(values: ModelValues): ModelPlan {
   const given = MODEL_FLAGS.filter((name) =>
     values[name] !== undefined && !Array.isArray(values[name])
   );
-  return Object.fromEntries(given.map((name) => [name, values[name]])) as unknown as ModelPlan;
+  return {
+    ...Object.fromEntries(given.map((name) => [name, values[name]])) as unknown as ModelPlan,
+    ...templateVariables(values.templateVar),
+  };
 }
 
 /** Opens a model; its tokenizer is read when it is first asked for. */

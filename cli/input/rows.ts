@@ -7,6 +7,7 @@
  * `--on-error stop` is.
  */
 import { DataError } from "../../core/base/errors.ts";
+import { parseExactJson } from "../../core/base/exact_json.ts";
 import { isObject, type JsonObject, parseJson, show } from "../../core/base/files.ts";
 import { withCauses } from "../output/errors.ts";
 
@@ -52,7 +53,7 @@ export async function* readRows(
   let row = 0;
   for await (const { text, line } of numbered(lines)) {
     const { value: fields = {}, error } = await attempt(onError, () => {
-      const value = parseJson(text, `line ${line} of ${name}`);
+      const value = parseJson(text, `line ${line} of ${name}`, [], parseExactJson);
       if (isObject(value)) return value;
       throw rowError(name, line, show(value), "a JSON object");
     });

@@ -21,7 +21,6 @@ export const UNSEEN = [
   "core/checkpoint/quantize_worker.ts",
   "core/data/tokenize_worker.ts",
   "core/tokenizer/background_worker.ts",
-  "core/tokenizer/template_worker.ts",
   "core/grammar/worker.ts",
   "core/eval/sandbox/child.ts",
   "core/eval/sandbox/interpreter.ts",
@@ -66,7 +65,6 @@ export function isUsed(name: string): boolean {
 
 /** Of these packages only these files are loaded; `*` is any part of a name, `**` also of a path. */
 const LOADED = [
-  "@huggingface/jinja/dist/index.js",
   "@mlc-ai/web-xgrammar/lib/index.js",
   "@huggingface/tokenizers/dist/tokenizers.mjs",
   "deno-std/cli/parse_args.js",

@@ -76,6 +76,9 @@ const WRITE_ERRORS: typeof SYSTEM_ERRORS = {
 /** A JSON object as read, before any field is checked. */
 export type JsonObject = Record<string, unknown>;
 
+/** `JSON.parse`, or `parseExactJson` for what a template writes. */
+export type JsonParser = (text: string) => unknown;
+
 /** True for `{…}`, false for arrays and null. */
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
@@ -211,10 +214,10 @@ export async function readJsonObject(path: string): Promise<JsonObject> {
   return parseJsonObject(await readRegularFile(path, MAX_JSON_BYTES), path);
 }
 
-/** The value of a JSON text; undefined for other text. */
-export function jsonValue(text: string): unknown {
+/** The value of a JSON text, read by `parse`; undefined for other text. */
+export function jsonValue(text: string, parse: JsonParser = JSON.parse): unknown {
   try {
-    return JSON.parse(text);
+    return parse(text);
   } catch {
     return undefined;
   }
@@ -230,9 +233,14 @@ function jsonReason(error: unknown): string {
 }
 
 /** Parses JSON; `name` stands for it in messages. */
-export function parseJson(text: string, name: string, hints: readonly string[] = []): unknown {
+export function parseJson(
+  text: string,
+  name: string,
+  hints: readonly string[] = [],
+  parse: JsonParser = JSON.parse,
+): unknown {
   try {
-    return JSON.parse(text);
+    return parse(text);
   } catch (error) {
     throw new DataError(`${name} is not valid JSON: ${jsonReason(error)}`, { hints });
   }

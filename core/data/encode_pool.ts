@@ -5,6 +5,7 @@
  * worker opens its own. What is known of the tokenizer is found out once.
  */
 import { createHash } from "node:crypto";
+import { exactJsonText, parseExactJson } from "../base/exact_json.ts";
 import { Thread } from "../base/thread.ts";
 import { openModelFiles } from "../checkpoint/model_files.ts";
 import { openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
@@ -28,6 +29,8 @@ const TOKENIZER_FILES = [
 export interface EncodeSettings extends Omit<EncodeDocumentOptions, "at"> {
   /** Folder of the tokenizer; rows of tokens need none. */
   readonly tokenizerFolder?: string;
+  /** Variables of its chat template as a JSON object, in which numbers keep their form. */
+  readonly templateVariables?: string;
 }
 
 /** Batch for a worker, whose settings are always the same. */
@@ -35,7 +38,12 @@ export interface EncodeRequest {
   readonly settings: EncodeSettings;
   /** The file's name in messages. */
   readonly file: string;
-  readonly documents: readonly Document[];
+  readonly documents: readonly Document[] | PostedMessages;
+}
+
+/** Conversations on their way to a thread: as JSON, in which numbers keep their form. */
+export interface PostedMessages {
+  readonly json: string;
 }
 
 /** Threads that encode batches; dispose of it to end them. */
@@ -47,18 +55,18 @@ export class EncodePool implements Disposable {
 
   /** `threads` of 1 encode on the caller's own thread. */
   constructor(settings: EncodeSettings, private readonly threads: number) {
-    const { tokenizerFolder, endToken, vocabSize } = settings;
+    const { tokenizerFolder, templateVariables, endToken, vocabSize } = settings;
     // Whatever else is given may be a function, which a worker cannot be sent.
-    this.#settings = { tokenizerFolder, endToken, vocabSize };
+    this.#settings = { tokenizerFolder, templateVariables, endToken, vocabSize };
     this.#inline = batchEncoder(this.#settings);
   }
 
   /** Names all that decides which tokens a text becomes; null without a tokenizer. */
   async tokenizerHash(): Promise<string | null> {
-    const { tokenizerFolder } = this.#settings;
+    const { tokenizerFolder, templateVariables } = this.#settings;
     return tokenizerFolder === undefined
       ? null
-      : await (this.#hash ??= hashTokenizer(tokenizerFolder));
+      : await (this.#hash ??= hashTokenizer(tokenizerFolder, templateVariables));
   }
 
   /** Batches the caller should have under way at once. */
@@ -82,7 +90,9 @@ export class EncodePool implements Disposable {
     const request = { settings: this.#settings, file, documents };
     if (this.#workers.length === 0) return this.#inline(request);
     const [worker] = this.#workers.toSorted((a, b) => a.waiting - b.waiting);
-    return worker!.ask(request);
+    const isMessages = documents.every(({ kind }) => kind === "messages");
+    const posted = isMessages ? { json: exactJsonText(documents) } : documents;
+    return worker!.ask({ ...request, documents: posted });
   }
 
   [Symbol.dispose](): void {
@@ -96,9 +106,12 @@ export function batchEncoder(
 ): (request: Omit<EncodeRequest, "settings">) => Promise<EncodedBatch> {
   const { tokenizerFolder } = settings;
   let opened: Promise<Tokenizer> | undefined;
-  return async ({ file, documents }) => {
+  return async ({ file, documents: posted }) => {
+    const documents = "json" in posted
+      ? parseExactJson(posted.json) as readonly Document[]
+      : posted;
     const needed = tokenizerFolder !== undefined && documents[0]?.kind !== "tokens";
-    const tokenizer = needed ? await (opened ??= openTokenizer(tokenizerFolder)) : undefined;
+    const tokenizer = needed ? await (opened ??= openWith(settings)) : undefined;
     const parts = await Array.fromAsync(
       documents,
       (one) => encodeDocument(tokenizer, one, { ...settings, at: rowOf(file, one.row) }),
@@ -114,7 +127,19 @@ export function batchEncoder(
   };
 }
 
-async function hashTokenizer(folder: string): Promise<string> {
+async function openWith(
+  { tokenizerFolder, templateVariables }: EncodeSettings,
+): Promise<Tokenizer> {
+  const read = templateVariables === undefined ? undefined : parseExactJson(templateVariables);
+  return await openTokenizer(tokenizerFolder!, {
+    templateVariables: read as Readonly<Record<string, unknown>> | undefined,
+  });
+}
+
+/** Version of rendering: other tokens of a conversation are not those of an older one. */
+const RENDERING = "2";
+
+async function hashTokenizer(folder: string, templateVariables = "{}"): Promise<string> {
   const hash = createHash("sha256");
   const files = await openModelFiles(folder);
   for (const name of TOKENIZER_FILES) {
@@ -122,5 +147,6 @@ async function hashTokenizer(folder: string): Promise<string> {
     const sha256 = createHash("sha256").update(await files.read(name)).digest("hex");
     hash.update(`${name} ${sha256}\n`);
   }
+  hash.update(`rendering ${RENDERING} ${templateVariables}\n`);
   return hash.digest("hex");
 }

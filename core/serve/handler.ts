@@ -1,5 +1,6 @@
 /** The HTTP API: one function from request to response, for any server that speaks the web's types. */
 import { type AccessRules, checkAccess, checkKey, corsHeaders } from "./access.ts";
+import { parseExactJson } from "../base/exact_json.ts";
 import { jsonDepth, jsonValue, show } from "../base/files.ts";
 import { ApiError, toApiError } from "./errors.ts";
 import { hasStreamWeights } from "../model/config.ts";
@@ -182,7 +183,7 @@ async function readJson(request: Request): Promise<unknown> {
   if (jsonDepth(text) > MAX_DEPTH) {
     throw new ApiError(400, `the request body nests JSON deeper than ${MAX_DEPTH} levels`);
   }
-  const value = jsonValue(text);
+  const value = jsonValue(text, parseExactJson);
   if (value === undefined) throw new ApiError(400, "the request body is not valid JSON");
   return value;
 }

@@ -7,7 +7,7 @@
 import type { SamplingOptions } from "../base/sampling.ts";
 import { isObject, show } from "../base/files.ts";
 import type { GrammarSource } from "../grammar/source.ts";
-import { type ChatMessage, renderChat } from "../tokenizer/chat.ts";
+import { type ChatMessage, type ChatOptions, renderChat } from "../tokenizer/chat.ts";
 import type { TokenizerInfo } from "../tokenizer/types.ts";
 import { ApiError, badField } from "./errors.ts";
 import { Fields } from "./fields.ts";
@@ -25,6 +25,8 @@ export interface ServeRequest {
   readonly prompts: readonly Prompt[];
   /** Of a chat. */
   readonly messages: readonly ChatMessage[];
+  /** Rendering of the messages of a chat. */
+  readonly rendering: Omit<ChatOptions, "tools">;
   /** Undefined: the rest of the context. */
   readonly maxTokens: number | undefined;
   readonly sampling: SamplingOptions;
@@ -70,9 +72,18 @@ const COMMON = [
   "parscale",
 ];
 const TOOL_FIELDS = ["tools", "tool_choice", "parallel_tool_calls"];
+const RENDERING_FIELDS = [
+  "add_generation_prompt",
+  "continue_final_message",
+  "chat_template_kwargs",
+  "enable_thinking",
+];
 const HONOURED = {
   completion: [...COMMON, "prompt", "echo"],
-  chat: [...COMMON, "messages", "max_completion_tokens", "top_logprobs", ...TOOL_FIELDS],
+  chat: [
+    ...[...COMMON, "messages", "max_completion_tokens", "top_logprobs"],
+    ...[...TOOL_FIELDS, ...RENDERING_FIELDS],
+  ],
 };
 
 /** Without effect on the text. */
@@ -131,6 +142,7 @@ export function readRequest(
     model: fields.text("model"),
     prompts: kind === "completion" ? readPrompts(fields) : [],
     messages: kind === "chat" ? readMessages(fields.get("messages")) : [],
+    rendering: kind === "chat" ? readRendering(fields) : {},
     maxTokens: readMaxTokens(kind, fields),
     sampling: {
       temperature: fields.number("temperature", 1, { min: 0 }),
@@ -272,11 +284,36 @@ function readContent(content: unknown, at: string): string {
   }).join("");
 }
 
+/** Rendering of messages as a prompt, by the fields that vLLM and transformers have for it. */
+function readRendering(fields: Fields): ServeRequest["rendering"] {
+  const continueFinalMessage = fields.boolean("continue_final_message");
+  const addGenerationPrompt = fields.boolean("add_generation_prompt", !continueFinalMessage);
+  if (continueFinalMessage && addGenerationPrompt) {
+    throw exclusive("continue_final_message", "add_generation_prompt");
+  }
+  const variables = fields.get("chat_template_kwargs") ?? {};
+  if (!isObject(variables)) {
+    throw badField("chat_template_kwargs", "`chat_template_kwargs` needs an object");
+  }
+  if (fields.get("enable_thinking") === undefined) {
+    return { continueFinalMessage, addGenerationPrompt, variables };
+  }
+  const enable_thinking = fields.boolean("enable_thinking");
+  if ((variables.enable_thinking ?? enable_thinking) !== enable_thinking) {
+    throw exclusive("enable_thinking", "chat_template_kwargs.enable_thinking");
+  }
+  return {
+    continueFinalMessage,
+    addGenerationPrompt,
+    variables: { ...variables, enable_thinking },
+  };
+}
+
 /** Text of a chat with its tools, as the template writes them. */
 export function renderRequest(
   tokenizer: TokenizerInfo,
-  { messages, tools }: ServeRequest,
+  { messages, tools, rendering }: ServeRequest,
 ): Promise<string> {
   const given = tools?.tools.map(({ given }) => given);
-  return renderChat(tokenizer, messages, given ? { tools: given } : {});
+  return renderChat(tokenizer, messages, { ...rendering, ...(given && { tools: given }) });
 }

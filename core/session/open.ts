@@ -36,6 +36,8 @@ export interface OpenOptions extends FindOptions, MatrixOptions {
   readonly memoryLimit?: number | undefined;
   /** File of a Jinja template for messages, in place of the model's own. */
   readonly chatTemplate?: string | undefined;
+  /** Variables of the template, such as `enable_thinking`, for every conversation. */
+  readonly templateVariables?: Readonly<Record<string, unknown>> | undefined;
   /** Lets `withAdapter` lay other streams over this backbone, at some cost in memory. */
   readonly sharesBackbone?: boolean;
   /**
@@ -67,6 +69,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   cacheLimit: number(0, Infinity, "a number of bytes"),
   memoryLimit: number(1, Infinity, "a number of bytes"),
   chatTemplate: PATH,
+  templateVariables: [isObject, "an object of JSON values"],
   sharesBackbone: SWITCH,
   events: [isObject, "an object of callbacks"],
   signal: SIGNAL,

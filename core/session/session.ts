@@ -53,6 +53,7 @@ interface SessionOptions {
   readonly sharesBackbone?: boolean | undefined;
   readonly memoryLimit?: number | undefined;
   readonly chatTemplate?: string | undefined;
+  readonly templateVariables?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** A model ready to run. Dispose of it, or say `using`, when it is done. */

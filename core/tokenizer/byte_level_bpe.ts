@@ -45,6 +45,7 @@ export class ByteLevelBpe implements Tokenizer {
   readonly directory: string;
   readonly chatTemplate: string | undefined;
   readonly toolTemplate: string | undefined;
+  readonly templateVariables: Readonly<Record<string, unknown>> | undefined;
   readonly namedTokens: Readonly<Record<string, string>>;
   readonly vocabSize: number;
   readonly longestToken: number;
@@ -70,6 +71,7 @@ export class ByteLevelBpe implements Tokenizer {
     this.directory = info.directory;
     this.chatTemplate = info.chatTemplate;
     this.toolTemplate = info.toolTemplate;
+    this.templateVariables = info.templateVariables;
     this.namedTokens = info.namedTokens;
     this.#vocabulary = vocabulary;
     this.#merges = merges;

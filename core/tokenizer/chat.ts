@@ -1,12 +1,12 @@
 /**
- * Turns a conversation into the prompt that a chat model was trained on.
+ * Turns a conversation into the prompt that a chat model was trained on, as transformers 5.24 does.
  *
- * Special tokens are written out in the text, which is encoded as it is. Blocks are trimmed as in
- * Hugging Face's transformers (trim_blocks, lstrip_blocks), without which the prompt has line feeds no
- * model has seen.
+ * Special tokens are written out in the text, which is encoded as it is.
  */
+import { mergeExact, parseExactJson } from "../base/exact_json.ts";
 import { isObject, jsonValue, show } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
+import { rstrip } from "../base/rstrip.ts";
 import type { Tokenizer, TokenizerInfo } from "./types.ts";
 
 /** One message; templates may use more fields than these. */
@@ -21,11 +21,13 @@ export interface ChatMessage {
 
 /** Options of rendering. */
 export interface ChatOptions {
-  /** Ends the prompt with the start of the assistant's answer (default true). */
-  readonly addGenerationPrompt?: boolean;
+  /** Ends the prompt with the start of the assistant's answer (default true, unless it continues one). */
+  readonly addGenerationPrompt?: boolean | undefined;
+  /** Ends the prompt inside the last message, which the model continues. */
+  readonly continueFinalMessage?: boolean;
   /** JSON descriptions of functions the model may call. */
   readonly tools?: readonly unknown[];
-  /** Further variables of the template, such as `enable_thinking`. */
+  /** Further variables of the template, such as `enable_thinking`, over those of the tokenizer. */
   readonly variables?: Readonly<Record<string, unknown>>;
 }
 
@@ -38,11 +40,14 @@ export async function encodeChat(
   return tokenizer.encode(await renderChat(tokenizer, messages, options), { frame: false });
 }
 
-/** Renders messages with the tokenizer's template; `messages` is checked, as it may come from a row. */
+/**
+ * Renders messages with the tokenizer's template; `messages` is checked, as it may come from a row.
+ * @throws {DataError} for messages, tools or variables that the template does not take
+ */
 export async function renderChat(
   tokenizer: TokenizerInfo,
   messages: readonly ChatMessage[],
-  { addGenerationPrompt = true, tools, variables = {} }: ChatOptions = {},
+  options: ChatOptions = {},
 ): Promise<string> {
   const { chatTemplate, toolTemplate, directory, namedTokens } = tokenizer;
   if (chatTemplate === undefined) {
@@ -52,22 +57,29 @@ export async function renderChat(
     );
   }
   requireMessages(messages);
+  const { tools, continueFinalMessage = false } = options;
+  const { addGenerationPrompt = !continueFinalMessage } = options;
+  if (addGenerationPrompt && continueFinalMessage) {
+    throw new DataError("a prompt cannot both continue the last message and begin an answer");
+  }
   const template = tools ? toolTemplate ?? chatTemplate : chatTemplate;
-  if (tools?.length && !/\btools\b/.test(template)) {
+  if (tools?.length && !reads(template, "tools")) {
     throw new DataError(`the chat template of "${directory}" has no tools`, {
       hints: ["leave out `tools`, or use a chat_template.jinja that writes them"],
     });
   }
+  const given = mergeExact(tokenizer.templateVariables, options.variables);
+  requireVariables(given, [template, chatTemplate, toolTemplate ?? ""], directory);
+  const read = messages.map((message) => toTemplateMessage(message, template));
   const { renderTemplate } = await import("./template_renderer.ts");
-  const all = {
-    ...namedTokens,
-    ...variables,
-    messages: messages.map(withArguments),
+  const variables = mergeExact(namedTokens, given, {
+    messages: continueFinalMessage ? withTag(read) : read,
     tools: tools ?? null,
     add_generation_prompt: addGenerationPrompt,
-  };
+  });
   try {
-    return await renderTemplate({ template, variables: all });
+    const text = renderTemplate({ template, variables });
+    return continueFinalMessage ? beforeTag(text) : text;
   } catch (cause) {
     if (!(cause instanceof DataError)) throw cause;
     throw new DataError(
@@ -82,7 +94,8 @@ const CUT = "-[[]]-the-model-continues-here-[[]]-";
 
 /**
  * Renders messages up to where the model writes: behind them, or at the end of the last one where that
- * is the beginning of the assistant's answer.
+ * is the beginning of the assistant's answer. As in EvalPlus, whose beginnings end in a line feed, that is
+ * kept as it is, where `continueFinalMessage` trims it if the template does.
  */
 export async function renderPrompt(
   tokenizer: TokenizerInfo,
@@ -99,7 +112,50 @@ export async function renderPrompt(
   );
 }
 
-/** Calls of an earlier answer as templates read them: arguments are objects, not texts of JSON. */
+/** Returns whether a template has a name anywhere. */
+function reads(template: string, name: string): boolean {
+  return new RegExp(`(?<![\\w$])${RegExp.escape(name)}(?![\\w$])`).test(template);
+}
+
+/** Variables that rendering sets itself. */
+const OWN_VARIABLES = ["messages", "tools", "add_generation_prompt", "continue_final_message"];
+
+/** Refuses variables without an effect. One that is false or null asks for nothing. */
+function requireVariables(
+  variables: Readonly<Record<string, unknown>>,
+  templates: readonly string[],
+  directory: string,
+): void {
+  for (const [name, value] of Object.entries(variables)) {
+    if (OWN_VARIABLES.includes(name)) {
+      throw new DataError(`\`${name}\` is no variable of a chat template that can be set`);
+    }
+    if (value === false || value === null) continue;
+    if (templates.some((template) => reads(template, name))) continue;
+    throw new DataError(`the chat template of "${directory}" has no variable ${show(name)}`, {
+      hints: ["leave it out, or check how the template spells it"],
+    });
+  }
+}
+
+/** A message as templates read it. */
+function toTemplateMessage(message: ChatMessage, template: string): ChatMessage {
+  const known = message.role === "developer" && !reads(template, "developer")
+    ? { ...message, role: "system" }
+    : message;
+  return withArguments(withReasoning(known));
+}
+
+/** Names of a message's thoughts, of which templates read the first, and those of gpt-oss the second. */
+const REASONING = ["reasoning_content", "thinking", "reasoning"];
+
+function withReasoning(message: ChatMessage): ChatMessage {
+  const thoughts = REASONING.map((name) => message[name]).find((one) => (one ?? null) !== null);
+  if (thoughts === undefined) return message;
+  return { thinking: thoughts, ...message, reasoning_content: thoughts };
+}
+
+/** Calls of an earlier answer: arguments are objects, not texts of JSON. */
 function withArguments(message: ChatMessage): ChatMessage {
   const { tool_calls: calls } = message;
   if (!Array.isArray(calls)) return message;
@@ -112,7 +168,37 @@ function withArguments(message: ChatMessage): ChatMessage {
 
 function argumentsOf(value: unknown): unknown {
   if (typeof value !== "string") return value ?? {};
-  return value === "" ? {} : jsonValue(value) ?? value;
+  return value === "" ? {} : jsonValue(value, parseExactJson) ?? value;
+}
+
+/** Marks the end of the last message; a template that trims takes the blank, as in transformers. */
+const TAG = "CONTINUE_FINAL_MESSAGE_TAG ";
+
+function withTag(messages: readonly ChatMessage[]): ChatMessage[] {
+  const last = messages.at(-1)!, { content } = last;
+  const at = Array.isArray(content) ? content.findLastIndex(isTextPart) : -1;
+  if (typeof content !== "string" && at < 0) {
+    throw new DataError("the last message has no text that can be continued");
+  }
+  const tagged = typeof content === "string"
+    ? content + TAG
+    : content!.map((part, i) => i === at ? { ...part as object, text: textOf(part) + TAG } : part);
+  return [...messages.slice(0, -1), { ...last, content: tagged }];
+}
+
+function isTextPart(part: unknown): boolean {
+  return isObject(part) && typeof part.text === "string";
+}
+
+function textOf(part: unknown): string {
+  return String((part as { text: unknown }).text);
+}
+
+function beforeTag(text: string): string {
+  const at = text.lastIndexOf(TAG.trim());
+  if (at < 0) throw new DataError("it does not write the last message, which is to be continued");
+  const before = text.slice(0, at);
+  return text.startsWith(TAG, at) ? before : rstrip(before);
 }
 
 function requireMessages(messages: unknown): void {

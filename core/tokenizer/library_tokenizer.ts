@@ -74,6 +74,7 @@ class LibraryTokenizer implements Tokenizer {
   readonly directory: string;
   readonly chatTemplate: string | undefined;
   readonly toolTemplate: string | undefined;
+  readonly templateVariables: Readonly<Record<string, unknown>> | undefined;
   readonly namedTokens: Readonly<Record<string, string>>;
   readonly vocabSize: number;
   /** Unknown: normalizers drop characters, and one token stands for several unknown ones. */
@@ -90,6 +91,7 @@ class LibraryTokenizer implements Tokenizer {
     this.directory = info.directory;
     this.chatTemplate = info.chatTemplate;
     this.toolTemplate = info.toolTemplate;
+    this.templateVariables = info.templateVariables;
     this.namedTokens = info.namedTokens;
     this.#library = build(addedTokens);
     this.#buildPlain = () => build(addedTokens.filter(({ special }) => !special));

@@ -1,85 +1,56 @@
 /**
- * Renders chat templates, which come with a checkpoint and are not trusted: in a worker without any
- * permission, for a limited time, with limited memory and output.
- *
- * One worker serves all requests of a thread. It limits itself; one that fails to is terminated.
+ * Renders chat templates, which come with a checkpoint and are not trusted: they reach no object of the
+ * program, and their work is counted, so that they are rendered on the caller's own thread.
  */
 import { DataError } from "../base/errors.ts";
-import { LazyThread, Thread } from "../base/thread.ts";
+import { exactEntries } from "../base/exact_json.ts";
+import { fromJson } from "./jinja/from_json.ts";
+import { parseTemplate } from "./jinja/parser.ts";
+import { render } from "./jinja/render.ts";
+import type { Block } from "./jinja/syntax.ts";
+
+/** Longest template: more than any model has. */
+const MAX_TEMPLATE = 1 << 20;
+
+/** Parsed templates that are kept; a process uses a few. */
+const MAX_KEPT = 8;
 
 /** Request to render a template. */
 export interface RenderRequest {
   readonly template: string;
+  /** JSON values by name. */
   readonly variables: Readonly<Record<string, unknown>>;
+  /** The time that `strftime_now` writes; the present one unless given. */
+  readonly now?: Date;
 }
 
-/** Request to the worker: `looks[0]` counts how often it has checked its own limits. */
-export type CountedRequest = RenderRequest & { readonly looks: Int32Array<SharedArrayBuffer> };
-
-/** The text, or why there is none. */
-export type RenderResult = { readonly text: string } | { readonly error: string };
-
-/** Answer of the worker; one whose memory is full of garbage is not asked again. */
-export type RenderAnswer = RenderResult & { readonly isWornOut: boolean };
+const parsed = new Map<string, Block>();
 
 /**
- * Limits of a template: honest ones take a millisecond. The memory is that of the whole process, which
- * other threads fill too, so it counts only from the last time the worker checked its own.
+ * Renders a template.
+ * @throws {DataError} with what the template says, or with what is not supported
  */
-const MAX_MS = 10_000, MAX_GROWTH_BYTES = 512 << 20;
-
-/** A look at the clock and the memory of the process; the first comes after honest ones have ended. */
-const LOOK_MS = 25;
-
-const IDLE_MS = 500;
-
-const looks = new Int32Array(new SharedArrayBuffer(4));
-
-const thread = new LazyThread<CountedRequest, RenderAnswer>(
-  () => new Thread(new URL("./template_worker.ts", import.meta.url), "template worker", false),
-  IDLE_MS,
-);
-
-/** Ends when all earlier templates are rendered. */
-let last: Promise<unknown> = Promise.resolve();
-
-/**
- * Renders a template, one at a time, so that limits are its own.
- * @throws {DataError} with what the template says, or with the limit it broke
- */
-export function renderTemplate(request: RenderRequest): Promise<string> {
-  const rendered = last.then(() => render(request));
-  last = rendered.catch(() => {});
-  return rendered;
-}
-
-async function render(request: RenderRequest): Promise<string> {
-  const watch = watchLimits();
+export function renderTemplate({ template, variables, now = new Date() }: RenderRequest): string {
   try {
-    const answer = await thread.ask({ ...request, looks });
-    if (answer.isWornOut) thread.end();
-    if ("text" in answer) return answer.text;
-    throw new DataError(answer.error);
+    const entries = exactEntries(variables).map(([name, value, number]) =>
+      [name, fromJson(value, number)] as const
+    );
+    return render(parse(template), entries, now);
   } catch (error) {
-    if (error instanceof DataError) throw error;
-    // The worker died, or a variable is no data, such as a function.
-    throw new DataError((error as Error).message);
-  } finally {
-    clearInterval(watch);
+    if (!(error instanceof Error)) throw error;
+    const isDeep = error instanceof RangeError && error.message.includes("call stack");
+    throw new DataError(isDeep ? "it nests too deep" : error.message);
   }
 }
 
-/** Ends a worker that breaks a limit: it may be in an endless loop. */
-function watchLimits(): ReturnType<typeof setInterval> {
-  const began = performance.now();
-  let seen = -1, memory = 0;
-  return setInterval(() => {
-    const { rss } = Deno.memoryUsage(), count = Atomics.load(looks, 0);
-    if (count !== seen) [seen, memory] = [count, rss];
-    if (performance.now() - began > MAX_MS) {
-      thread.end(new DataError(`it takes more than ${MAX_MS / 1000} s`));
-    } else if (rss - memory > MAX_GROWTH_BYTES) {
-      thread.end(new DataError("it takes too much memory"));
-    }
-  }, LOOK_MS);
+function parse(template: string): Block {
+  let block = parsed.get(template);
+  if (block) return block;
+  if (template.length > MAX_TEMPLATE) {
+    throw new Error(`a template of ${template.length} characters is too long`);
+  }
+  block = parseTemplate(template);
+  if (parsed.size >= MAX_KEPT) parsed.delete(parsed.keys().next().value!);
+  parsed.set(template, block);
+  return block;
 }

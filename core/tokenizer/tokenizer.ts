@@ -50,13 +50,18 @@ interface Common {
   readonly modelVocabSize: number;
 }
 
-/**
- * Opens the tokenizer of a folder, a GGUF file or the files of either, with the chat template of a file where
- * one is given.
- */
+/** Options of opening a tokenizer. */
+export interface TokenizerOptions {
+  /** File of a Jinja template for messages, in place of the model's own. */
+  readonly chatTemplate?: string | undefined;
+  /** Variables of the template, such as `enable_thinking`, for every conversation. */
+  readonly templateVariables?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** Opens the tokenizer of a folder, a GGUF file or the files of either. */
 export async function openTokenizer(
   model: string | ModelFiles,
-  { chatTemplate }: { readonly chatTemplate?: string | undefined } = {},
+  { chatTemplate, templateVariables }: TokenizerOptions = {},
 ): Promise<Tokenizer> {
   const files = typeof model === "string" ? await openModelFiles(model) : model;
   const { has: exists, model: directory } = files;
@@ -69,6 +74,7 @@ export async function openTokenizer(
       ...(chatTemplate === undefined
         ? await findChatTemplates(files, directory, config)
         : { chatTemplate: await readRegularText(chatTemplate, MAX_TEMPLATE_BYTES) }),
+      ...(templateVariables && { templateVariables }),
       namedTokens: findNamedTokens(config),
     },
     modelVocabSize: toCount((await files.json("config.json")).vocab_size),

@@ -37,6 +37,8 @@ export interface TokenizerInfo {
   readonly chatTemplate?: string;
   /** The template for requests with tools, where the model has one of its own for them. */
   readonly toolTemplate?: string;
+  /** Variables of the templates, for every conversation that is rendered. */
+  readonly templateVariables?: Readonly<Record<string, unknown>> | undefined;
   /** Tokens that have a role, such as `eos_token`, by role. */
   readonly namedTokens: Readonly<Record<string, string>>;
 }

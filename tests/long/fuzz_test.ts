@@ -216,9 +216,9 @@ Deno.test("fuzz: chat templates", async () => {
     tools: null,
     add_generation_prompt: true,
   };
-  await fuzz("template", 3000, (draws) => {
+  await fuzz("template", 3000, async (draws) => {
     const template = mutateText(draws.pick(templates), FRAGMENTS, draws);
-    return renderTemplate({ template, variables });
+    return await Promise.resolve(renderTemplate({ template, variables }));
   });
 });
 

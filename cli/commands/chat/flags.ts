@@ -8,6 +8,7 @@ import {
   modelFlags,
   namedAdapterFlag,
 } from "../../input/model_flags.ts";
+import { templateVarFlag } from "../../input/template_variables.ts";
 import { maxTokensFlag, temperatureFlag, topPFlag } from "../../input/decoding_flags.ts";
 import { flagGroup } from "../../framework/table.ts";
 
@@ -34,6 +35,7 @@ export const command = defineCommand({
   flags: {
     model: modelFlags.model,
     ...chatTemplateFlag,
+    ...templateVarFlag,
     adapter: {
       ...namedAdapterFlag,
       summary: "An adapter over the backbone, chosen by /p; may be repeated",

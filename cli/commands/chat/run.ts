@@ -145,7 +145,7 @@ function historyPath(io: Io): string | undefined {
 /** Reads the history; a file that is missing has none, and damaged lines are passed over. */
 async function readHistory(path: string): Promise<string[]> {
   try {
-    return (await Deno.readTextFile(path)).split("\n").map(jsonValue)
+    return (await Deno.readTextFile(path)).split("\n").map((line) => jsonValue(line))
       .filter((text) => typeof text === "string").slice(-HISTORY_MESSAGES);
   } catch {
     return [];

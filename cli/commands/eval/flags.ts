@@ -5,6 +5,7 @@ import { engineFlags, shardFlag } from "../../framework/common.ts";
 import { flagGroup, type FlagTable } from "../../framework/table.ts";
 import { maxTokensFlag, temperatureFlag, topPFlag } from "../../input/decoding_flags.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
+import { templateVarFlag } from "../../input/template_variables.ts";
 
 const taskFlags = flagGroup("Tasks", {
   tasks: {
@@ -208,6 +209,7 @@ export const evalFlags = {
   ...resultFlags,
   ...codeFlags,
   batch: { ...modelFlags.batch, default: 16 },
+  ...templateVarFlag,
   ...engineFlags,
   ...keptQuantizeFlags,
 } as const satisfies FlagTable;

@@ -216,7 +216,7 @@ async function openRenderer(plan: ModelPlan | undefined, io: Io): Promise<ChatRe
   if (plan === undefined) {
     throw new UsageError("`--chat` needs `--model`, for its chat template");
   }
-  const tokenizer = await openTokenizer((await findModel(plan, io)).model);
+  const tokenizer = await openTokenizer((await findModel(plan, io)).model, plan);
   return (messages) => renderPrompt(tokenizer, messages);
 }
 

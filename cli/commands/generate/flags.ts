@@ -6,6 +6,7 @@ import {
   modelArgument,
   modelFlags,
 } from "../../input/model_flags.ts";
+import { templateVarFlag } from "../../input/template_variables.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { maxTokensFlag, temperatureFlag, topPFlag } from "../../input/decoding_flags.ts";
 import { flagGroup } from "../../framework/table.ts";
@@ -49,6 +50,7 @@ export const command = defineCommand({
   flags: {
     ...modelFlags,
     ...chatTemplateFlag,
+    ...templateVarFlag,
     prompt: {
       type: "string",
       letter: "p",

@@ -9,6 +9,7 @@ import {
   modelFlags,
   namedAdapterFlag,
 } from "../../input/model_flags.ts";
+import { templateVarFlag } from "../../input/template_variables.ts";
 
 const { adapter: _, seed: _seed, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 
@@ -38,6 +39,7 @@ export const command = defineCommand({
   flags: {
     model: modelFlags.model,
     ...chatTemplateFlag,
+    ...templateVarFlag,
     adapter: {
       ...namedAdapterFlag,
       summary: "Serve an adapter over the backbone as model NAME; may be repeated",

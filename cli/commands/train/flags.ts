@@ -1,5 +1,6 @@
 /** The flag table of `parscale train`. */
 import { modelArgument, smoothingFlag } from "../../input/model_flags.ts";
+import { templateVarFlag } from "../../input/template_variables.ts";
 import { defineCommand, type Preset } from "../../framework/command.ts";
 import { engineFlags, OTHER_GPUS } from "../../framework/common.ts";
 import { flagGroup, type FlagTable } from "../../framework/table.ts";
@@ -38,6 +39,7 @@ const model = flagGroup("Model", {
     summary: "Folder, or organisation/name, whose tokenizer a new model gets",
     details: "Its files are saved with the model. Needs --init scratch; a checkpoint has its own.",
   },
+  ...templateVarFlag,
   "init-std": {
     type: "number",
     above: 0,

@@ -19,6 +19,7 @@ import { camelCase, type Flag, formatFlag, snakeCase } from "../../framework/tab
 import { BadValue, readValue } from "../../framework/values.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
+import { templateVariables } from "../../input/template_variables.ts";
 import type { RanksPlan } from "../../ranks/ranks.ts";
 import { type command, trainFlags } from "./flags.ts";
 
@@ -39,6 +40,8 @@ export interface TrainPlan {
   /** Extension that makes a resumed run longer than it was begun. */
   readonly extension: Extension | undefined;
   readonly data: DataPlan;
+  /** Variables of the chat template. */
+  readonly templateVariables?: Readonly<Record<string, unknown>>;
   /** Token at the end of a document; undefined for that of the tokenizer. */
   readonly endToken: number | undefined;
   readonly length: LengthPlan;
@@ -109,6 +112,7 @@ export async function plan(
     saved,
     extension,
     model: modelChoices(values),
+    ...templateVariables(values.templateVar),
     prefixInit: values.prefixInit,
     data: dataPlan(values),
     endToken: values.endToken,

@@ -3,6 +3,7 @@ import { ELEMENT_BYTES } from "../../../core/base/dtype.ts";
 import { isGgufName } from "../../../core/base/companions.ts";
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
+import { exactJsonText } from "../../../core/base/exact_json.ts";
 import { liesIn } from "../../../core/base/files.ts";
 import { usableCores } from "../../../core/base/platform/mod.ts";
 import { ALONE } from "../../../core/collective/collective.ts";
@@ -19,7 +20,11 @@ import { hasTokenizer } from "../../../core/checkpoint/model_files.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
 import { isParScale } from "../../../core/model/config.ts";
 import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
-import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import {
+  openTokenizer,
+  type Tokenizer,
+  type TokenizerOptions,
+} from "../../../core/tokenizer/tokenizer.ts";
 import type { LoopOptions } from "../../../core/train/loop.ts";
 import { peakRates } from "../../../core/train/rates.ts";
 import { divisorsOf, microBatchOf, stepsOf } from "../../../core/train/run_length.ts";
@@ -62,7 +67,7 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
   const share = microBatchOf(plan.length, ranks.world);
   const transport = ranks.transport();
   const source = await withTextStart(await openSource(plan, io), plan, io);
-  const tokenizer = await openTokenizerIfAny(source.directory);
+  const tokenizer = await openTokenizerIfAny(source.directory, plan);
   const device = await ranks.openDevice();
   let data: OpenedData | undefined;
   try {
@@ -181,9 +186,12 @@ async function openFolder(name: string, io: Io): Promise<string> {
   });
 }
 
-async function openTokenizerIfAny(directory: string | undefined): Promise<Tokenizer | undefined> {
+async function openTokenizerIfAny(
+  directory: string | undefined,
+  options: TokenizerOptions,
+): Promise<Tokenizer | undefined> {
   if (directory === undefined || !await hasTokenizer(directory)) return undefined;
-  return await openTokenizer(directory);
+  return await openTokenizer(directory, options);
 }
 
 /**
@@ -216,7 +224,7 @@ function noteChoice(
 
 /** Opens the data; machines that share a cache tokenize a part each, and the ranks of a machine once. */
 async function openRunData(
-  { data, endToken, length, ranks: { threads }, saved }: TrainPlan,
+  { data, endToken, length, ranks: { threads }, saved, templateVariables }: TrainPlan,
   ranks: Ranks,
   { config, directory }: ModelSource,
   tokenizer: Tokenizer | undefined,
@@ -234,6 +242,7 @@ async function openRunData(
     threads: threads ?? usableCores(),
     signal: io.interruption,
     ...(tokenizer && directory !== undefined ? { tokenizerFolder: directory } : {}),
+    ...(templateVariables && { templateVariables: exactJsonText(templateVariables) }),
     ...(end === undefined ? {} : { endToken: end }),
     tokensNeeded: (rowTokens) => Math.min(tokens, steps * length.batch * rowTokens),
     recorded: saved &&

@@ -4,6 +4,7 @@ import { defineCommand } from "../../framework/command.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { flagGroup, type FlagTable } from "../../framework/table.ts";
 import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
+import { templateVarFlag } from "../../input/template_variables.ts";
 
 const inputFlags = flagGroup("Input", {
   text: {
@@ -71,6 +72,7 @@ const inputFlags = flagGroup("Input", {
 const visualizeFlags = {
   ...inputFlags,
   ...modelFlags,
+  ...templateVarFlag,
   diversity: {
     type: "switch",
     group: "Statistics",

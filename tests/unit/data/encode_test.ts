@@ -2,8 +2,11 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { type Document, toDocument } from "../../../core/data/document.ts";
 import { countTargets, encodeDocument, idOf } from "../../../core/data/encode.ts";
+import { EncodePool } from "../../../core/data/encode_pool.ts";
+import { parseExactJson } from "../../../core/base/exact_json.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { withScratch } from "../../scratch.ts";
 import { TOKENIZER } from "./testing.ts";
 
 const tokenizer = await openTokenizer(TOKENIZER);
@@ -159,4 +162,43 @@ Deno.test("ids beyond the vocabulary are refused, trained or not", async () => {
   const encoded = () => encodeDocument(undefined, document, { vocabSize: 9 });
   await assertRejects(encoded, DataError, "row 1 has token id 9, expected 0 to 8");
   assertEquals((await encodeDocument(undefined, document, { vocabSize: 10 })).length, 3);
+});
+
+Deno.test("threads get conversations with the numbers and keys that they were written with", async () => {
+  const tool = '{"type": "function", "z": 0.0, "1": 9007199254740993}';
+  const row =
+    '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], ' +
+    `"tools": [${tool}]}`;
+  const template =
+    "{{ tools|tojson }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}" +
+    "{% if add_generation_prompt %}<assistant>{% endif %}{{ mood }}";
+  await withScratch(async (folder) => {
+    for (const name of ["config.json", "tokenizer.json", "tokenizer_config.json"]) {
+      await Deno.copyFile(`${TOKENIZER}/${name}`, `${folder}/${name}`);
+    }
+    await Deno.writeTextFile(`${folder}/chat_template.jinja`, template.replace("{{ mood }}", ""));
+    const document = toDocument(parseExactJson(row), "a.jsonl", 1);
+    using pool = new EncodePool({ tokenizerFolder: folder }, 2);
+    const inline = await pool.encode([document], "a.jsonl");
+    pool.start();
+    assertEquals(await pool.encode([document], "a.jsonl"), inline);
+    const tokenizer = await openTokenizer(folder);
+    const text = tokenizer.decode(Array.from(inline.ids, (id) => id < 0 ? ~id : id));
+    assertEquals(text, `[${tool}]<user>a<assistant>b`);
+
+    await Deno.writeTextFile(
+      `${folder}/chat_template.jinja`,
+      `{{ mood }}${template.replace("{{ mood }}", "")}`,
+    );
+    const templateVariables = '{"mood": 1.0}';
+    using moody = new EncodePool(
+      { tokenizerFolder: folder, templateVariables },
+      2,
+    );
+    const own = await moody.encode([document], "a.jsonl");
+    moody.start();
+    assertEquals(await moody.encode([document], "a.jsonl"), own);
+    const begin = tokenizer.decode(Array.from(own.ids.slice(0, 3), (id) => ~id));
+    assertEquals(begin, "1.0");
+  });
 });

@@ -1,0 +1,133 @@
+/** Functions that every template of transformers finds. */
+import { spendItems } from "./meter.ts";
+import { bind, signature } from "./signature.ts";
+import { strftime } from "./strftime.ts";
+import { repr, str } from "./text.ts";
+import { textOf } from "./text_methods.ts";
+import {
+  Callable,
+  Dict,
+  integer,
+  iterate,
+  type Keywords,
+  Namespace,
+  PythonError,
+  Range,
+  Undefined,
+  type Value,
+} from "./values.ts";
+
+type Given = Value | undefined;
+
+function range(_: null, first: Value, second: Given, third: Value = 1n): Value {
+  const step = integer(third);
+  const [start, stop] = second === undefined
+    ? [0, integer(first)]
+    : [integer(first), integer(second)];
+  if (step === 0) throw new PythonError("ValueError", "range() arg 3 must not be zero");
+  const length = Math.max(0, Math.ceil((stop - start) / step));
+  spendItems(length);
+  return new Range(Array.from({ length }, (_, i) => BigInt(start + i * step)), start, stop, step);
+}
+
+/** Entries of `dict(...)`: a dict or pairs, then names. */
+function entriesOf(args: readonly Value[], keywords: Keywords): Dict {
+  const dict = new Dict();
+  if (args.length > 1) throw new PythonError("TypeError", "dict expected at most 1 argument");
+  const [given] = args;
+  if (given instanceof Dict) { for (const [key, value] of given.entries()) dict.set(key, value); }
+  else if (given !== undefined) {
+    for (const pair of iterate(given)) {
+      const [key, value, ...rest] = iterate(pair);
+      if (key === undefined || value === undefined || rest.length > 0) {
+        throw new PythonError("ValueError", "dictionary update sequence element has no length 2");
+      }
+      dict.set(key, value);
+    }
+  }
+  for (const [name, value] of keywords) dict.set(name, value);
+  return dict;
+}
+
+function namespace(args: readonly Value[], keywords: Keywords): Namespace {
+  const fields = entriesOf(args, keywords).entries().map(([key, value]) =>
+    [str(key), value] as const
+  );
+  for (const [name] of fields) requireFieldName(name);
+  return new Namespace(new Map(fields));
+}
+
+/** Refuses names that reach into the internals of Python objects. */
+export function requireFieldName(name: string): void {
+  if (!name.startsWith("_")) return;
+  throw new PythonError(
+    "SecurityError",
+    `a namespace has no attributes that begin with an underscore: ${repr(name)}`,
+  );
+}
+
+/** The items of a `cycler` one after the other. */
+function cycler(items: readonly Value[]): Namespace {
+  if (items.length === 0) {
+    throw new PythonError("RuntimeError", "at least one item has to be provided");
+  }
+  let at = 0;
+  const fields = new Map<string, Value>();
+  const show = () => fields.set("current", items[at]!);
+  const next = signature("", () => {
+    const value = items[at]!;
+    at = (at + 1) % items.length;
+    show();
+    return value;
+  });
+  const reset = signature("", () => {
+    at = 0;
+    show();
+    return null;
+  });
+  show();
+  fields.set("next", bind("next", next, null)).set("reset", bind("reset", reset, null));
+  return new Namespace(fields);
+}
+
+/** A function that returns a separator from its second call on. */
+function joiner(_: null, separator: Value = ", "): Value {
+  let isFirst = true;
+  return bind(
+    "joiner",
+    signature("", () => {
+      if (!isFirst) return separator;
+      isFirst = false;
+      return "";
+    }),
+    null,
+  );
+}
+
+/** Global names; `now` is the time that dates are of. */
+export function globalNames(now: Date): ReadonlyMap<string, Value> {
+  const functions = {
+    range: bind("range", signature("start stop= step=", range), null),
+    dict: new Callable("dict", entriesOf),
+    namespace: new Callable("namespace", namespace),
+    cycler: new Callable("cycler", (args) => cycler(args)),
+    joiner: bind("joiner", signature("sep=", joiner), null),
+    lipsum: new Callable("lipsum", () => {
+      throw new Error("the function 'lipsum' is not supported");
+    }),
+    raise_exception: bind(
+      "raise_exception",
+      signature("message", (_: null, message: Value) => {
+        if (message instanceof Undefined) message.fail();
+        throw new Error(str(message));
+      }),
+      null,
+    ),
+    strftime_now: bind(
+      "strftime_now",
+      signature("format", (_: null, format: Value) => strftime(now, textOf(format))),
+      null,
+    ),
+  };
+  return new Map(Object.entries(functions));
+}

@@ -1,0 +1,346 @@
+/** Methods of Python's `str`. */
+import { SPACE } from "../../base/rstrip.ts";
+import { capitalize, isInCase, isTitle, swapCase, title } from "./letter_case.ts";
+import { spend, spendItems, spendText } from "./meter.ts";
+import { center, pad } from "./number_format.ts";
+import { type Signature, signature } from "./signature.ts";
+import { isPrintable } from "./text.ts";
+import {
+  indexOf,
+  integer,
+  isText,
+  iterate,
+  plain,
+  PythonError,
+  Tuple,
+  typeError,
+  typeName,
+  Undefined,
+  type Value,
+} from "./values.ts";
+
+type Given = Value | undefined;
+
+const LEADING = new RegExp(`[${SPACE}]`, "u");
+const WORDS = new RegExp(`[^${SPACE}]+`, "gu");
+/** Ends of lines of `str.splitlines`. */
+// deno-lint-ignore no-control-regex
+export const LINE_END = /\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/g;
+
+/** A text argument. */
+export function textOf(value: Value): string {
+  if (isText(value)) return plain(value);
+  if (value instanceof Undefined) value.fail();
+  throw typeError(`expected a str, not ${typeName(value)}`);
+}
+
+function optionalText(value: Given): string | undefined {
+  return value === undefined || value === null ? undefined : textOf(value);
+}
+
+/** Python's `strip` at one or both ends; without `chars` of white space. */
+export function strip(
+  text: string,
+  chars: string | undefined,
+  ends: "both" | "left" | "right",
+): string {
+  spendText(text.length);
+  const set = new Set(chars);
+  const isStripped = (character: string) =>
+    chars === undefined ? LEADING.test(character) : set.has(character);
+  let from = 0, to = text.length;
+  while (ends !== "right" && from < to) {
+    const character = String.fromCodePoint(text.codePointAt(from)!);
+    if (!isStripped(character)) break;
+    from += character.length;
+  }
+  while (ends !== "left" && to > from) {
+    const pair = text.slice(Math.max(from, to - 2), to);
+    const character = pair.length === 2 && pair.codePointAt(0)! > 0xffff ? pair : text[to - 1]!;
+    if (!isStripped(character)) break;
+    to -= character.length;
+  }
+  return text.slice(from, to);
+}
+
+/** Python's `replace`; a negative count replaces all. */
+export function replace(text: string, old: string, by: string, count = -1): string {
+  const parts = old === "" ? ["", ...text, ""] : splitAt(text, old, -1);
+  const times = count < 0 ? parts.length - 1 : Math.min(count, parts.length - 1);
+  spendText(text.length + times * by.length);
+  const rest = old === "" ? parts.slice(times).join("") : parts.slice(times).join(old);
+  return times === 0 ? text : parts.slice(0, times).join(by) + by + rest;
+}
+
+function splitAt(text: string, separator: string, most: number): string[] {
+  const parts: string[] = [];
+  spendText(text.length);
+  spend(text.length * separator.length / 4096);
+  let from = 0;
+  while (most < 0 || parts.length < most) {
+    const at = text.indexOf(separator, from);
+    if (at < 0) break;
+    parts.push(text.slice(from, at));
+    spend(1);
+    from = at + separator.length;
+  }
+  parts.push(text.slice(from));
+  return parts;
+}
+
+function split(text: string, separator: Given, most: Given): Value {
+  const limit = most === undefined ? -1 : integer(most), given = optionalText(separator);
+  if (given === "") throw new PythonError("ValueError", "empty separator");
+  const parts = given === undefined ? words(text, limit) : splitAt(text, given, limit);
+  spendItems(parts.length);
+  return parts;
+}
+
+/** Runs of what is not blank; the last one is the rest where there are more than allowed. */
+function words(text: string, most: number): string[] {
+  spendText(text.length);
+  const parts: string[] = [];
+  for (const { 0: word, index } of text.matchAll(WORDS)) {
+    if (parts.length === most) return [...parts, text.slice(index)];
+    parts.push(word);
+  }
+  return parts;
+}
+
+function rsplit(text: string, separator: Given, most: Given): Value {
+  const limit = most === undefined ? -1 : integer(most), given = optionalText(separator);
+  if (limit < 0) return split(text, separator, most);
+  if (given === "") throw new PythonError("ValueError", "empty separator");
+  const all = given === undefined ? words(text, -1) : splitAt(text, given, -1);
+  spendItems(all.length);
+  // Of words the last one that is split off leaves the blanks before the rest.
+  if (all.length <= (given === undefined ? limit : limit + 1)) return all;
+  const tail = all.slice(all.length - limit);
+  if (given !== undefined) return [all.slice(0, all.length - limit).join(given), ...tail];
+  const heads = [...text.matchAll(WORDS)], end = heads[all.length - limit - 1]!;
+  return [text.slice(0, end.index + end[0].length), ...tail];
+}
+
+function splitLines(text: string, keepEnds: boolean): Value {
+  spendText(text.length);
+  const lines: string[] = [];
+  let from = 0;
+  for (const { 0: end, index } of text.matchAll(LINE_END)) {
+    lines.push(text.slice(from, keepEnds ? index + end.length : index));
+    from = index + end.length;
+  }
+  if (from < text.length) lines.push(text.slice(from));
+  spendItems(lines.length);
+  return lines;
+}
+
+function partition(
+  text: string,
+  separator: string,
+  at: number,
+  none: [string, string, string],
+): Value {
+  if (separator === "") throw new PythonError("ValueError", "empty separator");
+  if (at < 0) return new Tuple(none);
+  return new Tuple([text.slice(0, at), separator, text.slice(at + separator.length)]);
+}
+
+/** Place of a part in code points within bounds, or −1. */
+function find(text: string, part: Value, start: Given, end: Given, isLast = false): number {
+  const [from, window] = windowOf(text, start, end), sought = textOf(part);
+  if (from === undefined) return -1;
+  spend(window.length * sought.length / 4096);
+  const at = isLast ? window.lastIndexOf(sought) : indexOf(window, sought);
+  return at < 0 ? -1 : from + [...window.slice(0, at)].length;
+}
+
+/** Part of a text between bounds in code points; undefined where it begins after its end. */
+function windowOf(text: string, start: Given, end: Given): [number | undefined, string] {
+  const none = (bound: Given) => bound === undefined || bound === null;
+  if (none(start) && none(end)) return [0, text];
+  const characters = iterate(text), { length } = characters;
+  const clamp = (bound: Given, usual: number) => {
+    if (bound === undefined || bound === null) return usual;
+    const at = integer(bound);
+    return at < 0 ? Math.max(0, at + length) : at;
+  };
+  const from = clamp(start, 0), to = Math.min(length, clamp(end, length));
+  return from > to ? [undefined, ""] : [from, characters.slice(from, to).join("")];
+}
+
+function index(text: string, part: Value, start: Given, end: Given, isLast = false): bigint {
+  const at = find(text, part, start, end, isLast);
+  if (at < 0) throw new PythonError("ValueError", "substring not found");
+  return BigInt(at);
+}
+
+function count(text: string, part: Value, start: Given, end: Given): bigint {
+  const [from, window] = windowOf(text, start, end), sought = textOf(part);
+  if (from === undefined) return 0n;
+  if (sought === "") return BigInt(iterate(window).length + 1);
+  return BigInt(splitAt(window, sought, -1).length - 1);
+}
+
+/** `startswith` and `endswith`, which take several texts in a tuple. */
+function hasEnd(text: string, parts: Value, start: Given, end: Given, atEnd: boolean): boolean {
+  const [from, window] = windowOf(text, start, end);
+  const texts = parts instanceof Tuple ? parts.items : [parts];
+  return texts.map(textOf).some((part) =>
+    from !== undefined && (atEnd ? window.endsWith(part) : window.startsWith(part))
+  );
+}
+
+function justify(align: "<" | ">" | "^") {
+  return signature("width fillchar=", (text: string, width: Value, fill: Value = " ") => {
+    const character = textOf(fill), size = integer(width);
+    if ([...character].length !== 1) {
+      throw typeError("The fill character must be exactly one character long");
+    }
+    return align === "^"
+      ? center(text, size, character)
+      : pad(text, { fill: character, align, width: size }, align);
+  });
+}
+
+function zeroFilled(text: string, width: Value): string {
+  const [, sign = "", body = ""] = /^([-+]?)([^]*)$/.exec(text)!;
+  return sign + pad(body, { fill: "0", align: ">", width: integer(width) - sign.length }, ">");
+}
+
+function expandTabs(text: string, size: number): string {
+  let column = 0;
+  return Array.from(text, (character) => {
+    if (character === "\n" || character === "\r") column = -1;
+    if (character !== "\t") {
+      column++;
+      return character;
+    }
+    const blanks = size > 0 ? size - column % size : 0;
+    column += blanks;
+    return " ".repeat(blanks);
+  }).join("");
+}
+
+/** Joins texts, of which the longest list and text are limited. */
+export function join(separator: string, texts: readonly string[]): string {
+  spendText(texts.reduce((sum, { length }) => sum + length + separator.length, 0));
+  return texts.join(separator);
+}
+
+function joinItems(separator: string, values: Value): string {
+  return join(
+    separator,
+    iterate(values).map((item, i) => {
+      if (isText(item)) return plain(item);
+      throw typeError(`sequence item ${i}: expected str instance, ${typeName(item)} found`);
+    }),
+  );
+}
+
+const matches = (pattern: RegExp) => signature("", (text: string) => pattern.test(text));
+
+const ends = (ends: "both" | "left" | "right") =>
+  signature("chars=", (text: string, chars: Given) => strip(text, optionalText(chars), ends));
+
+/** `str.isdigit` takes these besides decimal digits. */
+const DIGIT_LIKE =
+  "\\u00b2\\u00b3\\u00b9\\u2070\\u2074-\\u2079\\u2080-\\u2089\\u2460-\\u2468\\u2474-\\u247c" +
+  "\\u2488-\\u2490\\u24ea\\u24f5-\\u24fd\\u24ff\\u2776-\\u277e\\u2780-\\u2788\\u278a-\\u2792";
+
+/** Methods by name. `format` reads attributes, so that it is with the evaluator. */
+export const TEXT_METHODS: Readonly<Record<string, Signature<string>>> = {
+  capitalize: signature("", capitalize),
+  casefold: signature("", (text: string) => {
+    if (/[^\0-\x7f]/.test(text)) throw typeError("casefold beyond ASCII is not supported");
+    return text.toLowerCase();
+  }),
+  center: justify("^"),
+  count: signature("sub start= end=", count),
+  endswith: signature(
+    "suffix start= end=",
+    (text: string, part: Value, start: Given, end: Given) => hasEnd(text, part, start, end, true),
+  ),
+  expandtabs: signature(
+    "tabsize=",
+    (text: string, size: Value = 8n) => expandTabs(text, integer(size)),
+  ),
+  find: signature(
+    "sub start= end=",
+    (text: string, part: Value, start: Given, end: Given) => BigInt(find(text, part, start, end)),
+  ),
+  index: signature(
+    "sub start= end=",
+    (text: string, part: Value, start: Given, end: Given) => index(text, part, start, end),
+  ),
+  isalnum: matches(new RegExp(`^[\\p{L}\\p{N}]+$`, "u")),
+  isalpha: matches(/^\p{L}+$/u),
+  isascii: matches(/^\p{ASCII}*$/u),
+  isdecimal: matches(/^\p{Nd}+$/u),
+  isdigit: matches(new RegExp(`^[\\p{Nd}${DIGIT_LIKE}]+$`, "u")),
+  isidentifier: matches(/^[\p{XID_Start}_]\p{XID_Continue}*$/u),
+  islower: signature("", (text: string) => isInCase(text, "lower")),
+  isnumeric: matches(/^\p{N}+$/u),
+  isprintable: signature("", isPrintable),
+  isspace: matches(new RegExp(`^[${SPACE}]+$`, "u")),
+  istitle: signature("", isTitle),
+  isupper: signature("", (text: string) => isInCase(text, "upper")),
+  join: signature("iterable", joinItems),
+  ljust: justify("<"),
+  lower: signature("", (text: string) => text.toLowerCase()),
+  lstrip: ends("left"),
+  partition: signature(
+    "sep",
+    (text: string, sep: Value) =>
+      partition(text, textOf(sep), indexOf(text, textOf(sep)), [text, "", ""]),
+  ),
+  removeprefix: signature(
+    "prefix",
+    (text: string, prefix: Value) =>
+      text.startsWith(textOf(prefix)) ? text.slice(textOf(prefix).length) : text,
+  ),
+  removesuffix: signature(
+    "suffix",
+    (text: string, suffix: Value) =>
+      text.endsWith(textOf(suffix)) ? text.slice(0, text.length - textOf(suffix).length) : text,
+  ),
+  replace: signature(
+    "old new count=",
+    (text: string, old: Value, by: Value, count: Value = -1n) =>
+      replace(text, textOf(old), textOf(by), integer(count)),
+  ),
+  rfind: signature(
+    "sub start= end=",
+    (text: string, part: Value, start: Given, end: Given) =>
+      BigInt(find(text, part, start, end, true)),
+  ),
+  rindex: signature(
+    "sub start= end=",
+    (text: string, part: Value, start: Given, end: Given) => index(text, part, start, end, true),
+  ),
+  rjust: justify(">"),
+  rpartition: signature(
+    "sep",
+    (text: string, sep: Value) =>
+      partition(text, textOf(sep), text.lastIndexOf(textOf(sep)), ["", "", text]),
+  ),
+  rsplit: signature("sep= maxsplit=", rsplit),
+  rstrip: ends("right"),
+  split: signature("sep= maxsplit=", split),
+  splitlines: signature(
+    "keepends=",
+    (text: string, keepEnds: Value = false) =>
+      splitLines(text, keepEnds === true || keepEnds === 1n),
+  ),
+  startswith: signature(
+    "prefix start= end=",
+    (text: string, part: Value, start: Given, end: Given) => hasEnd(text, part, start, end, false),
+  ),
+  strip: ends("both"),
+  swapcase: signature("", swapCase),
+  title: signature("", title),
+  upper: signature("", (text: string) => text.toUpperCase()),
+  zfill: signature("width", zeroFilled),
+};
+
+/** Methods that templates have no use for, since they give bytes or tables. */
+export const REFUSED_TEXT_METHODS = ["encode", "format_map", "maketrans", "translate"];

@@ -1,0 +1,111 @@
+/** Chat templates in commands: numbers and keys as written, roles, and variables of the template. */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { withScratch } from "../scratch.ts";
+import { jsonLines, rowsOf } from "./models.ts";
+import { runParscale } from "./run.ts";
+import { CHAT_MODEL, TestServer } from "./serve_testing.ts";
+
+/** One tool whose numbers and keys JavaScript would write otherwise. */
+const TOOLS = '[{"type":"function","function":{"name":"f","parameters":{"type":"object",' +
+  '"properties":{"z":{"type":"number","minimum":0.0,"maximum":1e-7},' +
+  '"1":{"type":"integer","maximum":9223372036854775807}}}}}]';
+
+const STRIP = "{%- for message in messages %}\n" +
+  "{{- '<|' + message.role + '|>' + message.content.lstrip('\\n') + '|' }}\n{%- endfor %}\n";
+
+const THINKING =
+  "{{- messages[0].role }}{% if enable_thinking is defined and not enable_thinking %}" +
+  "<off>{% endif %}{{ messages[-1].content }}{% if tools %}{{ tools|tojson }}{% endif %}" +
+  "{% if add_generation_prompt %}<assistant>{% endif %}";
+
+const user = { role: "user", content: "x" };
+
+Deno.test("generate: numbers, keys and blanks of a conversation reach the prompt as they are written", () =>
+  withScratch(async (cwd) => {
+    const count = async (template: string, row: string) => {
+      await Deno.writeTextFile(`${cwd}/t.jinja`, template);
+      const line = `generate --model ${CHAT_MODEL} --max-tokens 1 --chat-template t.jinja`;
+      const [{ stats }] = await rowsOf(line, { stdin: `${row}\n`, cwd });
+      return stats.prompt_tokens;
+    };
+    assertEquals(
+      await count(
+        "{{- tools | tojson }}\n",
+        `{"messages":[${JSON.stringify(user)}],"tools":${TOOLS}}`,
+      ),
+      136,
+    );
+    const answer = { role: "assistant", content: "\n\n    indented = 1" };
+    assertEquals(await count(STRIP, JSON.stringify({ messages: [user, answer] })), 23);
+  }));
+
+Deno.test("--template-var sets variables of the template, and what it cannot honour is refused", () =>
+  withScratch(async (cwd) => {
+    await Deno.writeTextFile(`${cwd}/t.jinja`, "{{ a }}|{{ b }}|{{ messages[0].content }}");
+    const line = `generate --model ${CHAT_MODEL} --max-tokens 2 --chat-template t.jinja`;
+    const options = { stdin: jsonLines({ messages: [user] }, { prompt: "1.0|yes|x" }), cwd };
+    const [row, same] = await rowsOf(`${line} --template-var a=1.0 --template-var b=yes`, options);
+    assertEquals(row.tokens, same.tokens);
+    for (
+      const [flags, words] of [
+        ["--template-var c=1", 'has no variable "c"'],
+        ["--template-var tools=[]", "`tools` is no variable of a chat template that can be set"],
+        ["--template-var a", "`--template-var a` needs a name and a value"],
+        ["--template-var a=1 --template-var a=2", '`--template-var` names "a" twice'],
+      ]
+    ) {
+      const wrong = await runParscale(`${line} ${flags}`, options);
+      assertStringIncludes(wrong.stderr, words!);
+      assertEquals([2, 3].includes(wrong.code), true, flags);
+    }
+  }));
+
+Deno.test("serve: fields of OpenAI, vLLM and transformers decide how messages become a prompt", () =>
+  withScratch(async (cwd) => {
+    const template = `${cwd}/t.jinja`;
+    await Deno.writeTextFile(template, THINKING);
+    await using server = await TestServer.start(
+      `--model ${CHAT_MODEL} --chat-template ${template}`,
+    );
+    const prompt = async (body: Record<string, unknown> | string) => {
+      const given = typeof body === "string" ? body : JSON.stringify({ messages: [user], ...body });
+      const response = await fetch(`${server.url}/tokenize`, { method: "POST", body: given });
+      const { tokens, error } = await response.json();
+      if (error) return `${response.status} ${error.message}`;
+      return (await server.json("/detokenize", { tokens })).prompt;
+    };
+    assertEquals(await prompt({}), "userx<assistant>");
+    assertEquals(
+      await prompt({ messages: [{ ...user, role: "developer" }] }),
+      "systemx<assistant>",
+    );
+    assertEquals(await prompt({ enable_thinking: false }), "user<off>x<assistant>");
+    const off = { chat_template_kwargs: { enable_thinking: false } };
+    assertEquals(await prompt(off), "user<off>x<assistant>");
+    assertEquals(await prompt({ add_generation_prompt: false }), "userx");
+    assertEquals(await prompt({ continue_final_message: true }), "userx");
+    assertEquals(
+      await prompt(`{"messages":[{"role":"user","content":"x"}],"tools":${TOOLS}}`),
+      `userx${
+        TOOLS.replaceAll(":", ": ").replaceAll(",", ", ").replace("1e-7", "1e-07")
+      }<assistant>`,
+    );
+    for (
+      const [body, words] of [
+        [{ continue_final_message: true, add_generation_prompt: true }, "exclude each other"],
+        [{ ...off, enable_thinking: true }, "exclude each other"],
+        [{ chat_template_kwargs: { mood: "good" } }, 'has no variable \\"mood\\"'],
+        [{ chat_template_kwargs: [] }, "`chat_template_kwargs` needs an object"],
+        [{ chat_template_kwargs: { messages: [] } }, "`messages` is no variable"],
+      ] as const
+    ) {
+      const told = await prompt(body);
+      assertEquals(told.slice(0, 3), "400", told);
+      assertStringIncludes(told, words.replaceAll("\\", ""));
+    }
+    const { usage } = await server.chat({ messages: [user], ...off, max_tokens: 1 });
+    assertEquals(
+      usage.prompt_tokens,
+      (await server.json("/tokenize", { messages: [user], ...off })).count,
+    );
+  }));
