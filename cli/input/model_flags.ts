@@ -112,3 +112,16 @@ export const keptQuantizeFlags = flagGroup("Engine", {
     details: "Weights that were not used for longest are removed.",
   },
 });
+
+/** Variables of the chat template, for commands that render conversations. */
+export const templateVarFlag = flagGroup("Model", {
+  "template-var": {
+    type: "string",
+    list: "repeat",
+    placeholder: "NAME=VALUE",
+    summary: "Variable of the chat template, such as enable_thinking=false",
+    details:
+      "VALUE is JSON, or else text. A variable that the template does not read is an error, " +
+      "unless it is false or null.",
+  },
+});

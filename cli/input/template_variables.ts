@@ -2,20 +2,6 @@
 import { parseExactJson } from "../../core/base/exact_json.ts";
 import { UsageError } from "../../core/base/errors.ts";
 import { jsonValue } from "../../core/base/files.ts";
-import { flagGroup } from "../framework/table.ts";
-
-/** The flag, for commands that render conversations. */
-export const templateVarFlag = flagGroup("Model", {
-  "template-var": {
-    type: "string",
-    list: "repeat",
-    placeholder: "NAME=VALUE",
-    summary: "Variable of the chat template, such as enable_thinking=false",
-    details:
-      "VALUE is JSON, or else text. A variable that the template does not read is an error, " +
-      "unless it is false or null.",
-  },
-});
 
 /**
  * Variables of the flag, as an option of opening a model; none where there are none.

@@ -13,7 +13,7 @@ const CASES: readonly (readonly [line: string, words: readonly string[]])[] = [
   ["parscale comple", ["completions"]],
   ["parscale --ver", ["--version"]],
   ["parscale --format json gen", ["generate"]],
-  ["parscale generate --temp", ["--temperature"]],
+  ["parscale generate --tempe", ["--temperature"]],
   ["parscale train --no-pa", ["--no-pack"]],
   ["parscale help generate --mo", []],
   ["parscale completions z", ["zsh"]],

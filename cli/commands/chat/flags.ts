@@ -7,8 +7,8 @@ import {
   modelArgument,
   modelFlags,
   namedAdapterFlag,
+  templateVarFlag,
 } from "../../input/model_flags.ts";
-import { templateVarFlag } from "../../input/template_variables.ts";
 import { maxTokensFlag, temperatureFlag, topPFlag } from "../../input/decoding_flags.ts";
 import { flagGroup } from "../../framework/table.ts";
 

@@ -4,8 +4,12 @@ import { defineCommand, type Preset } from "../../framework/command.ts";
 import { engineFlags, shardFlag } from "../../framework/common.ts";
 import { flagGroup, type FlagTable } from "../../framework/table.ts";
 import { maxTokensFlag, temperatureFlag, topPFlag } from "../../input/decoding_flags.ts";
-import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
-import { templateVarFlag } from "../../input/template_variables.ts";
+import {
+  keptQuantizeFlags,
+  modelArgument,
+  modelFlags,
+  templateVarFlag,
+} from "../../input/model_flags.ts";
 
 const taskFlags = flagGroup("Tasks", {
   tasks: {

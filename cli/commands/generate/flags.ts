@@ -5,8 +5,8 @@ import {
   keptQuantizeFlags,
   modelArgument,
   modelFlags,
+  templateVarFlag,
 } from "../../input/model_flags.ts";
-import { templateVarFlag } from "../../input/template_variables.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { maxTokensFlag, temperatureFlag, topPFlag } from "../../input/decoding_flags.ts";
 import { flagGroup } from "../../framework/table.ts";

@@ -8,8 +8,8 @@ import {
   modelArgument,
   modelFlags,
   namedAdapterFlag,
+  templateVarFlag,
 } from "../../input/model_flags.ts";
-import { templateVarFlag } from "../../input/template_variables.ts";
 
 const { adapter: _, seed: _seed, deterministic: _deterministic, ...deviceFlags } = engineFlags;
 

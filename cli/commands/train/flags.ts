@@ -1,6 +1,5 @@
 /** The flag table of `parscale train`. */
-import { modelArgument, smoothingFlag } from "../../input/model_flags.ts";
-import { templateVarFlag } from "../../input/template_variables.ts";
+import { modelArgument, smoothingFlag, templateVarFlag } from "../../input/model_flags.ts";
 import { defineCommand, type Preset } from "../../framework/command.ts";
 import { engineFlags, OTHER_GPUS } from "../../framework/common.ts";
 import { flagGroup, type FlagTable } from "../../framework/table.ts";

@@ -3,8 +3,12 @@ import { TASK_NAMES } from "../../../core/eval/tasks/names.ts";
 import { defineCommand } from "../../framework/command.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { flagGroup, type FlagTable } from "../../framework/table.ts";
-import { keptQuantizeFlags, modelArgument, modelFlags } from "../../input/model_flags.ts";
-import { templateVarFlag } from "../../input/template_variables.ts";
+import {
+  keptQuantizeFlags,
+  modelArgument,
+  modelFlags,
+  templateVarFlag,
+} from "../../input/model_flags.ts";
 
 const inputFlags = flagGroup("Input", {
   text: {
