@@ -1,7 +1,8 @@
 /** Chat templates in commands: numbers and keys as written, roles, and variables of the template. */
+import { fileURLToPath } from "node:url";
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { withScratch } from "../scratch.ts";
-import { jsonLines, rowsOf } from "./models.ts";
+import { jsonLines, rowsOf, succeed } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { CHAT_MODEL, TestServer } from "./serve_testing.ts";
 
@@ -19,6 +20,8 @@ const THINKING =
   "{% if add_generation_prompt %}<assistant>{% endif %}";
 
 const user = { role: "user", content: "x" };
+
+const DATA = fileURLToPath(new URL("../../fixtures/eval/data", import.meta.url));
 
 Deno.test("generate: numbers, keys and blanks of a conversation reach the prompt as they are written", () =>
   withScratch(async (cwd) => {
@@ -57,6 +60,38 @@ Deno.test("--template-var sets variables of the template, and what it cannot hon
       const wrong = await runParscale(`${line} ${flags}`, options);
       assertStringIncludes(wrong.stderr, words!);
       assertEquals([2, 3].includes(wrong.code), true, flags);
+    }
+  }));
+
+Deno.test("every command that renders passes variables on, and refuses those without an effect", () =>
+  withScratch(async (cwd) => {
+    const rows = { stdin: jsonLines({ messages: [user] }), cwd };
+    await Deno.writeTextFile(
+      `${cwd}/chats.jsonl`,
+      jsonLines({ messages: [user, { ...user, role: "assistant" }] }),
+    );
+    await succeed(`convert --model ${CHAT_MODEL} --streams 2 --prefix-tokens 2 --out p2`, { cwd });
+    const asked = `--chat --tasks gsm8k --limit 1 --data ${DATA}`;
+    const lines = [
+      `eval ${asked} --out evaluated`,
+      `eval show gsm8k --chat --ids 0 --data ${DATA}`,
+      `compare ${asked} --beams 2`,
+      "train --data chats.jsonl --seq-len 64 --steps 1 --out run",
+      "visualize --jsonl",
+      "generate",
+      "chat",
+    ];
+    // One stream has no weights to show.
+    const modelOf = (line: string) => line.startsWith("visualize") ? "p2" : CHAT_MODEL;
+    for (const line of lines) {
+      const { code, stderr, stdout } = await runParscale(
+        [...line.split(" "), "--model", modelOf(line), "--template-var", "zz=1"],
+        rows,
+      );
+      // The evaluations of compare are processes that write to its own stderr.
+      const said = line.startsWith("compare") ? "--template-var zz=1 " : "no variable ";
+      assertStringIncludes(stderr + stdout, said, line);
+      assertEquals(code > 0, true, line);
     }
   }));
 

@@ -45,6 +45,7 @@ const compareFlags = {
   limit,
   ids,
   chat,
+  "template-var": evalFlags["template-var"],
   "max-tokens": evalFlags["max-tokens"],
   "max-length": evalFlags["max-length"],
   "latency-rows": {

@@ -138,7 +138,10 @@ function sharedArguments(values: CompareValues): string[] {
     if (typeof value === "boolean") {
       return value === defaultOf(flag) ? [] : [`--${value ? "" : "no-"}${name}`];
     }
-    const isAbsent = value === undefined || (Array.isArray(value) && value.length === 0);
-    return isAbsent ? [] : [`--${name}`, String(value)];
+    if (value === undefined) return [];
+    if ("list" in flag && flag.list === "repeat") {
+      return (value as readonly unknown[]).flatMap((one) => [`--${name}`, String(one)]);
+    }
+    return Array.isArray(value) && value.length === 0 ? [] : [`--${name}`, String(value)];
   });
 }

@@ -90,7 +90,10 @@ export type EvalPlan = EvaluatePlan | ScorePlan | ShowPlan | FetchPlan | MergePl
 const SHOWN_ROWS = 1;
 
 /** Flags of the rows of tasks, and of the model whose template they are shown in. */
-const ROWS = ["data", "limit", "ids", "shots", "shard", "exclude-self", "chat", "model"];
+const ROWS = [
+  ...["data", "limit", "ids", "shots", "shard", "exclude-self"],
+  ...["chat", "template-var", "model"],
+];
 
 /** Flags of scoring answers that are there. */
 const SCORING = [

@@ -90,6 +90,9 @@ Deno.test("random conversations give the prompts of transformers", async () => {
     assertEquals(text, one.text, one.template);
   }
   assertEquals(cases.length, 200);
+  // The conversations of Qwen2.5 are those of Qwen2.5-Coder too.
+  const coder = new URL("../eval/qwen2.5-coder_chat_template.jinja", GOLDEN);
+  assertEquals(await Deno.readTextFile(coder), templates["qwen2.5"]);
 });
 
 Deno.test("random conversations give the training targets of the reference", async () => {
