@@ -15,5 +15,5 @@ Deno.test("the demo: a second stream that learns other text, then four streams b
   assert(!text!.includes("word_perplexity") && text!.indexOf("two pages:") < text!.indexOf(one!));
   const [, before, after] = /two pages: ([\d.]+) before, ([\d.]+) now/.exec(text!)!;
   assert(Number(after) < Number(before) - 0.1, text);
-  assertMatch(errors!, /step 60\/60, loss [\d.]+, \d+ tok\/s, 0s left/);
+  assertMatch(errors!, /step 60\/60, loss [\d.]+, smoothed [\d.]+, \d+ tok\/s, 0s left/);
 });
