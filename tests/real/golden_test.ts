@@ -64,7 +64,9 @@ realTest(
   "a folder made of a GGUF file gives the greedy tokens of the file",
   (path) =>
     withScratch(async (cwd) => {
-      await succeed(["convert", "--model", path, "--out", "folder"], { cwd });
+      await succeed(["convert", "--model", path, "--dtype", "f32", "--out", "folder", "-q"], {
+        cwd,
+      });
       const args = ["generate", "--model", "folder", "--max-tokens", `${NEW_TOKENS}`];
       const stdin = jsonLines(...REFERENCES.map(({ text }) => ({ prompt: text })));
       const rows = await rowsOf(args, { cwd, stdin });
