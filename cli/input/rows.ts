@@ -7,7 +7,7 @@
  * `--on-error stop` is.
  */
 import { DataError } from "../../core/base/errors.ts";
-import { parseExactJson } from "../../core/base/exact_json.ts";
+import { parseRowJson } from "../../core/base/exact_json.ts";
 import { isObject, type JsonObject, parseJson, show } from "../../core/base/files.ts";
 import { withCauses } from "../output/errors.ts";
 
@@ -53,7 +53,7 @@ export async function* readRows(
   let row = 0;
   for await (const { text, line } of numbered(lines)) {
     const { value: fields = {}, error } = await attempt(onError, () => {
-      const value = parseJson(text, `line ${line} of ${name}`, [], parseExactJson);
+      const value = parseJson(text, `line ${line} of ${name}`, [], parseRowJson);
       if (isObject(value)) return value;
       throw rowError(name, line, show(value), "a JSON object");
     });

@@ -6,7 +6,7 @@
  * of an editor.
  */
 import type { DataError } from "../base/errors.ts";
-import { parseExactJson } from "../base/exact_json.ts";
+import { parseRowJson } from "../base/exact_json.ts";
 import { joinBytes, parseJson } from "../base/files.ts";
 import { type Document, rowOf, toDocument, wrong } from "./document.ts";
 
@@ -45,7 +45,7 @@ export async function* readJsonRows(
     const hints = /^\s*[[{]\s*$/.test(text)
       ? ["write one JSON object per line, not one list or object over many lines"]
       : [];
-    yield { row, value: parseJson(text, rowOf(file, row), hints, parseExactJson) };
+    yield { row, value: parseJson(text, rowOf(file, row), hints, parseRowJson) };
   }
 }
 

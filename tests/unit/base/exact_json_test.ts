@@ -5,7 +5,15 @@ import {
   exactJsonText,
   mergeExact,
   parseExactJson,
+  parseRowJson,
 } from "../../../core/base/exact_json.ts";
+
+Deno.test("rows keep the forms of conversations alone", () => {
+  const row = '{"messages":[{"role":"user","n":1.0}],"x":2.0}';
+  assertEquals(exactJsonText(parseRowJson(row)), row);
+  assertEquals(exactJsonText(parseRowJson('{"tokens":[1],"x":2.0}')), '{"tokens":[1],"x":2}');
+  assertEquals(parseRowJson("null"), null);
+});
 
 Deno.test("numbers keep their digits and keys their order", () => {
   const text = '{"z":0.0,"10":1e-07,"2":[9007199254740993,-0,1E5],"n":{"1":12345678901234567890}}';
