@@ -128,7 +128,7 @@ function requireVariables(
 ): void {
   for (const [name, value] of Object.entries(variables)) {
     if (OWN_VARIABLES.includes(name)) {
-      throw new DataError(`\`${name}\` is no variable of a chat template that can be set`);
+      throw new DataError(`\`${name}\` cannot be set as a variable of a chat template`);
     }
     if (value === false || value === null) continue;
     if (templates.some((template) => reads(template, name))) continue;

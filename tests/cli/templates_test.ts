@@ -52,7 +52,7 @@ Deno.test("--template-var sets variables of the template, and what it cannot hon
     for (
       const [flags, words] of [
         ["--template-var c=1", 'has no variable "c"'],
-        ["--template-var tools=[]", "`tools` is no variable of a chat template that can be set"],
+        ["--template-var tools=[]", "`tools` cannot be set as a variable of a chat template"],
         ["--template-var a", "`--template-var a` needs a name and a value"],
         ["--template-var a=1 --template-var a=2", '`--template-var` names "a" twice'],
       ]
@@ -131,7 +131,7 @@ Deno.test("serve: fields of OpenAI, vLLM and transformers decide how messages be
         [{ ...off, enable_thinking: true }, "exclude each other"],
         [{ chat_template_kwargs: { mood: "good" } }, 'has no variable \\"mood\\"'],
         [{ chat_template_kwargs: [] }, "`chat_template_kwargs` needs an object"],
-        [{ chat_template_kwargs: { messages: [] } }, "`messages` is no variable"],
+        [{ chat_template_kwargs: { messages: [] } }, "`messages` cannot be set as a variable"],
       ] as const
     ) {
       const told = await prompt(body);

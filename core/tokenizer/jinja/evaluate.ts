@@ -139,8 +139,9 @@ export function evaluateArguments(
   for (const { name, value, spread } of given) {
     const found = evaluate(value, scope);
     if (spread === "*") {
-      spendItems(args.length + iterate(found).length);
-      args.push(...iterate(found));
+      const items = iterate(found); // which a generator gives once
+      spendItems(args.length + items.length);
+      args.push(...items);
     } else if (spread === "**") {
       if (!(found instanceof Dict)) throw typeError("argument after ** must be a mapping");
       for (const [key, one] of found.entries()) keywords.set(str(key), one);

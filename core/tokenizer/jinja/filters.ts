@@ -9,7 +9,7 @@ import { round, toFloat, toInteger } from "./numbers.ts";
 import { formatPercent } from "./percent_format.ts";
 import { type Signature, signature } from "./signature.ts";
 import { str } from "./text.ts";
-import { join, LINE_END, replace, strip, textOf } from "./text_methods.ts";
+import { join, LINE_END, optionalText, replace, strip, textOf } from "./text_methods.ts";
 import { toJson } from "./tojson.ts";
 import {
   Dict,
@@ -174,7 +174,7 @@ const initial = signature(
     value instanceof Undefined || truth(isFalse) && !truth(value) ? other : value,
 );
 
-const escaped = onTextMarkup((text) => escapeHtml(text));
+const escaped = onTextMarkup(escapeHtml);
 
 function onTextMarkup(run: (text: string) => string) {
   return signature(
@@ -223,8 +223,7 @@ export const VALUE_FILTERS: Readonly<Record<string, Signature<Value>>> = {
   tojson: signature("ensure_ascii= indent= separators= sort_keys=", json),
   trim: signature(
     "chars=",
-    (value: Value, chars: Given) =>
-      strip(str(value), chars === undefined || chars === null ? undefined : textOf(chars), "both"),
+    (value: Value, chars: Given) => strip(str(value), optionalText(chars), "both"),
   ),
   truncate: signature("length= killwords= end= leeway=", truncated),
   upper: onText((text) => text.toUpperCase()),

@@ -34,7 +34,8 @@ export function textOf(value: Value): string {
   throw typeError(`expected a str, not ${typeName(value)}`);
 }
 
-function optionalText(value: Given): string | undefined {
+/** A text argument that may be left out or None. */
+export function optionalText(value: Given): string | undefined {
   return value === undefined || value === null ? undefined : textOf(value);
 }
 

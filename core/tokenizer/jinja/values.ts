@@ -175,7 +175,7 @@ function hashable(key: Value): unknown {
 
 function tagged(hash: unknown): string {
   if (typeof hash === "object" && hash !== null || typeof hash === "function") {
-    throw typeError("such a tuple is no key");
+    throw typeError("unhashable value in a tuple");
   }
   return `${typeof hash}:${String(hash)}`;
 }

@@ -72,6 +72,12 @@ Deno.test("templates of all kinds give the text of transformers, or are refused 
   assertEquals(kinds.length, 118);
 });
 
+Deno.test("a generator that is spread into a call gives all its items", () => {
+  const template =
+    "{% macro f(a, b) %}{{ a }}{{ b }}{% endmacro %}{{ f(*['x', 'y'] | map('upper')) }}";
+  assertEquals(rendered(template), "XY");
+});
+
 Deno.test("random conversations give the prompts of transformers", async () => {
   const { templates, cases } = await conversations();
   for (const one of cases) {
