@@ -10,7 +10,7 @@ import { testGoldenRuns } from "../device/train/golden_runs.ts";
 await testGoldenRuns(
   [
     { name: "reference in f32", device: new ReferenceDevice("f32") },
-    { name: "tfjs in JavaScript", device: openTfjsInJavaScript() },
+    { name: "tfjs in JavaScript", device: await openTfjsInJavaScript() },
   ],
   (device, model, run) =>
     run !== "same_batch" &&

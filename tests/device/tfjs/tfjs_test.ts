@@ -102,7 +102,7 @@ for (const one of GRADIENT_CASES) {
     const [program, by] = [one.scalar(), one.variables];
     const data = randomInputs({ ...one, program });
     const backward = differentiate(program, { of: "scalar", by });
-    const ours = await runOn(openTfjsInJavaScript(), backward, data);
+    const ours = await runOn(await openTfjsInJavaScript(), backward, data);
     tf.tidy(() => {
       const at = by.map((name) => toTensor(program.inputs.get(name)!, data.get(name)!));
       const theirs = tf.grads(functionOf(program, { of: "scalar", by, data }))(at);
@@ -126,7 +126,7 @@ function counter(): Program {
 
 Deno.test("no tensor of TensorFlow is left behind", async () => {
   const before = tf.memory().numTensors;
-  const device = openTfjsInJavaScript();
+  const device = await openTfjsInJavaScript();
   const program = counter();
   const executable = await device.compile(program, new Map());
   const types = [...program.inputs, ...program.state, ...program.outputs];
@@ -148,7 +148,7 @@ Deno.test("no tensor of TensorFlow is left behind", async () => {
 });
 
 Deno.test("views of one tensor share its memory", async () => {
-  const device = openTfjsInJavaScript();
+  const device = await openTfjsInJavaScript();
   const program = counter();
   const executable = await device.compile(program, new Map());
   const long = device.allocate({ dtype: "f32", shape: [6] });
@@ -169,7 +169,7 @@ Deno.test("views of one tensor share its memory", async () => {
 });
 
 Deno.test("programs share their weights", async () => {
-  const device = openTfjsInJavaScript();
+  const device = await openTfjsInJavaScript();
   const data = Float32Array.of(1, 2);
   const weights = new Map([["w", { dtype: "f32" as const, shape: [2], data }]]);
   const before = tf.memory().numTensors;
@@ -186,7 +186,7 @@ Deno.test("programs share their weights", async () => {
 
 Deno.test("a result and what it was made from do not share memory", async () => {
   const program = programOf("identity", { x: [2] }, ({ x }) => ({ y: x }));
-  const device = openTfjsInJavaScript();
+  const device = await openTfjsInJavaScript();
   const executable = await device.compile(program, new Map());
   const [x, y] = [device.allocate(f32(2)), device.allocate(f32(2))];
   device.write(x, [1, 2]);
@@ -204,7 +204,7 @@ Deno.test("of equal elements argmax finds the first, and truth is 0 or 1", async
     { x: [3, 4] },
     ({ x }) => ({ first: x.argmax(1), below: x.lessEqual(2) }),
   );
-  const device = openTfjsInJavaScript();
+  const device = await openTfjsInJavaScript();
   const data = { x: [1, 3, 3, 2, 5, 5, 5, 5, -1, -2, -3, -1] };
   const results = await runOn(device, program, data);
   assertEquals(results.get("first"), Int32Array.of(1, 0, 0));
@@ -226,7 +226,7 @@ async function followsTheGolden(device: Device): Promise<void> {
 
 Deno.test("tfjs in JavaScript: logits and greedy tokens follow the golden", async () => {
   const before = tf.memory().numTensors;
-  const device = openTfjsInJavaScript();
+  const device = await openTfjsInJavaScript();
   await followsTheGolden(device);
   device.close();
   assertEquals(tf.memory().numTensors, before);
