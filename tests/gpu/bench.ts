@@ -110,7 +110,9 @@ async function trainTiming(
     }),
     initial: (name) => {
       const { data } = weights.get(name) as { data: Uint16Array };
-      return Float32Array.from(data, (bits) => ((bits & 0x7f) - 64) / 4096);
+      const values = new Float32Array(data.length); // `from` with a function boxes them all first
+      data.forEach((bits, i) => values[i] = ((bits & 0x7f) - 64) / 4096);
+      return values;
     },
     sizes: { batch: 1, tokens },
     optimizer: OPTIMIZER,

@@ -1,6 +1,6 @@
 /**
- * Everything that wants a GPU, by one command: bring-up, conformance, golden models, training over all
- * GPUs, benchmarks.
+ * Everything that wants a GPU, by one command: bring-up, conformance, golden models, every command,
+ * training over all GPUs, benchmarks.
  *
  *   deno task test:gpu [--shape 0.5B,3B] [--streams 1,8] [--batch 1] [--context 1024] [--steps 64]
  *       [--train-tokens 2048] [--skip conformance,bench] [--out gpu.json] [--emulated] [--sanitize]
@@ -17,6 +17,7 @@ import { assert, assertEquals } from "@std/assert";
 import { parseArgs } from "@std/cli/parse-args";
 import Table from "cli-table3";
 import { benchTasks, type Timing } from "./bench.ts";
+import { type CommandResult, runCommands } from "./commands.ts";
 import { bringUp, type StageResult } from "../../cli/commands/doctor/cuda.ts";
 import { type Ceilings, measureCeilings } from "../../core/runtime/cuda/ceilings.ts";
 import { CudaDevice, type CudaMachine } from "../../core/runtime/cuda/device.ts";
@@ -61,10 +62,11 @@ const report: {
   stages: StageResult[];
   findings: Finding[];
   suites: { name: string; passed: number; failed: number }[];
+  commands: CommandResult[];
   timings: Timing[];
   peers: unknown[];
   failures: string[];
-} = { stages: [], findings: [], suites: [], timings: [], peers: [], failures: [] };
+} = { stages: [], findings: [], suites: [], commands: [], timings: [], peers: [], failures: [] };
 
 /** Runs one stage; what goes wrong in it does not keep the others from running. */
 async function stage(name: string, run: () => void | Promise<void>): Promise<void> {
@@ -75,7 +77,12 @@ async function stage(name: string, run: () => void | Promise<void>): Promise<voi
   } catch (error) {
     report.failures.push(`${name}: ${error instanceof Error ? error.stack : error}`);
   }
+  write();
 }
+
+/** Writes what is known so far, as a later stage may end the process. */
+const write = () =>
+  Deno.writeTextFileSync(flags.out, JSON.stringify({ emulated, ...report }, null, 2));
 
 /**
  * Suites whose tests of the cuda device run on the GPU when the variable says so, and those of webgpu,
@@ -187,6 +194,11 @@ function print(): void {
   for (const { name, passed, failed } of report.suites) {
     console.log(`${name}: ${passed} passed, ${failed} failed`);
   }
+  for (const { device, command, error, difference } of report.commands) {
+    console.log(
+      `${command} on ${device}: ${error ?? `within ${difference!.toExponential(0)} of cpu`}`,
+    );
+  }
   if (report.timings.length > 0) console.log(table.toString());
   for (const failure of report.failures) console.log(`FAILED ${failure}`);
 }
@@ -222,6 +234,16 @@ await stage("ceilings", () => {
 });
 await stage("conformance", () => conformance(SUITES));
 if (flags.sanitize) await stage("sanitize", sanitize);
+await stage("commands", async () => {
+  if (emulated) return; // a command opens what the machine has
+  const hasWebGpu = report.suites.some(({ name, passed }) =>
+    name === "webgpu/webgpu" && passed > 0
+  );
+  report.commands.push(...await runCommands(hasWebGpu ? ["cuda", "webgpu"] : ["cuda"]));
+  for (const { device, command, error } of report.commands) {
+    if (error) report.failures.push(`${command} on ${device}: ${error}`);
+  }
+});
 await stage("training", async () => {
   for (const elements of ["f32", "bf16"] as const) await trainTwice(elements, emulated ? 4 : 1000);
 });
@@ -232,5 +254,5 @@ await stage("ranks", async () => {
 if (!skipped.has("bench")) await benchmarks(ceilings);
 if (flags.torch) await stage("peers", () => peers(flags.torch!));
 print();
-Deno.writeTextFileSync(flags.out, JSON.stringify({ emulated, ...report }, null, 2));
+write();
 Deno.exit(report.failures.length === 0 ? 0 : 1);
