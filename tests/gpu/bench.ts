@@ -4,12 +4,14 @@
  * The share is that of the ceilings measured in the same process. Weights are
  * random. A decoding step counts everything from one token's number on the host to the next one.
  */
+import type { ModelConfig } from "../../core/model/config.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { timeDecode } from "../../core/generate/timing.ts";
 import type { CudaDevice } from "../../core/runtime/cuda/device.ts";
 import { batchOf, OPTIMIZER } from "../device/train/golden_runs.ts";
 import { trainableSpecs } from "../../core/train/trainable.ts";
 import { Trainer, type TrainerOptions } from "../../core/train/trainer.ts";
+import type { TrainingBatch } from "../../core/train/trainer.ts";
 import { planTraining } from "../../core/train/training_memory.ts";
 import type { Ceilings } from "../../core/runtime/cuda/ceilings.ts";
 import { medianOf } from "../../core/base/statistics.ts";
@@ -92,15 +94,13 @@ async function prefillMs(engine: Engine, plan: BenchPlan): Promise<number> {
   return await medianMs(5, () => engine.forward(cache, input, { head: "greedy" }));
 }
 
-async function trainTiming(
+/** A trainer of a whole model, or of what ParScale introduces, with random weights and a batch for it. */
+export async function openBenchTrainer(
   device: CudaDevice,
-  plan: BenchPlan,
-  streams: number,
+  config: ModelConfig,
+  tokens: number,
   what: "train" | "peft",
-  ceilings: Ceilings,
-): Promise<Timing> {
-  const config = shapeOf(plan.shape, streams);
-  const tokens = plan.trainTokens!;
+): Promise<{ trainer: Trainer; batch: TrainingBatch }> {
   const weights = sharedWeights(config);
   const options: TrainerOptions = {
     config,
@@ -117,23 +117,34 @@ async function trainTiming(
     sizes: { batch: 1, tokens },
     optimizer: OPTIMIZER,
     accumulates: false,
-    recompute: what === "train" && streams > 2, // else the largest shapes do not fit
+    recompute: what === "train" && config.streams > 2, // else the largest shapes do not fit
   };
   const needed = planTraining(device, options).total;
   const { free } = device.work().driver.memoryInfo();
   if (needed > free) {
     throw new Error(`Cannot train: found ${free} bytes free, expected the ${needed} of the plan`);
   }
-  const trainer = await Trainer.create(device, options);
-  const batch = batchOf([Array.from({ length: tokens }, (_, i) => i * 7919 % config.vocabSize)]);
+  const ids = Array.from({ length: tokens }, (_, i) => i * 7919 % config.vocabSize);
+  return { trainer: await Trainer.create(device, options), batch: batchOf([ids]) };
+}
+
+async function trainTiming(
+  device: CudaDevice,
+  { shape, trainTokens: tokens }: BenchPlan,
+  streams: number,
+  what: "train" | "peft",
+  ceilings: Ceilings,
+): Promise<Timing> {
+  const config = shapeOf(shape, streams);
+  const { trainer, batch } = await openBenchTrainer(device, config, tokens!, what);
   let step = 0;
   const ms = await medianMs(6, async () => {
     await trainer.accumulate(batch);
     await trainer.update(++step, { backbone: 1e-5, prefix: 1e-4, aggregator: 1e-4 });
   });
-  const flops = trainingFlops(config, tokens, what === "peft");
+  const flops = trainingFlops(config, tokens!, what === "peft");
   const floor = flops / ceilings.flopRate * 1000;
-  return { what, shape: plan.shape, streams, batch: 1, ms, share: floor / ms };
+  return { what, shape, streams, batch: 1, ms, share: floor / ms };
 }
 
 /** Milliseconds of some work, of which the first two rounds launch and capture. */
