@@ -18,7 +18,8 @@
 constexpr int D = HEAD_DIM, WARPS = 4, THREADS = 32 * WARPS, SPAN = spanOf(D), STRIP = 16;
 constexpr int ROWS = WARPS * STRIP;         // queries of a block, or slots
 constexpr int SLOTS = 32;                   // slots of a tile of attention_queries_mma
-constexpr int QUERIES = D <= 64 ? 32 : 16;  // queries of an item of attention_slots_mma
+constexpr int QUERIES = D <= 64 ? 32 : 16;  // queries of a product of attention_slots_mma
+constexpr int ITEM = D <= 64 ? 64 : 16;     // queries of an item, which are loaded at once
 static_assert(BF16 && D % 16 == 0 && D <= 128, "operands are 16 × 16, sums are in registers");
 
 // What weights and slopes of a query need, and the slots that it sees.
@@ -132,12 +133,45 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
 struct SlotMemory {
   Half keys[ROWS * SPAN];
   Half values[ROWS * SPAN];
-  Half queries[QUERIES * SPAN];
-  Half upstream[QUERIES * SPAN];
-  Query of[QUERIES];
+  Half queries[ITEM * SPAN];
+  Half upstream[ITEM * SPAN];
+  Query of[ITEM];
 };
 
-// A warp has 16 of the ROWS slots of its block.
+// The part of an item that a thread loads, on its way from global to shared memory.
+constexpr int PIECES = (ITEM * (D / 8) + THREADS - 1) / THREADS;
+
+struct Fetched {
+  Piece queries[PIECES], upstream[PIECES];
+  Query of;
+
+  __device__ void fetch(const Gradients& in, bool text, int row, int k, int start) {
+    const Attention& a = in.a;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+      const int at = threadIdx.x + i * THREADS, query = start + at / (D / 8), d = at % (D / 8) * 8;
+      queries[i] = upstream[i] = {};
+      if (query >= a.queries() || at >= ITEM * (D / 8)) continue;
+      queries[i] = *reinterpret_cast<const Piece*>(in.q + a.head(row % a.R, k, query) * D + d);
+      upstream[i] = *reinterpret_cast<const Piece*>(in.dout + a.head(row, k, query) * D + d);
+    }
+    if (threadIdx.x < ITEM) of = queryOf(in, text, row, k, start + (int)threadIdx.x);
+  }
+
+  __device__ void place(SlotMemory& memory) const {
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+      const int at = threadIdx.x + i * THREADS, to = at / (D / 8) * SPAN + at % (D / 8) * 8;
+      if (at >= ITEM * (D / 8)) continue;
+      *reinterpret_cast<Piece*>(memory.queries + to) = queries[i];
+      *reinterpret_cast<Piece*>(memory.upstream + to) = upstream[i];
+    }
+    if (threadIdx.x < ITEM) memory.of[threadIdx.x] = of;
+  }
+};
+
+// A warp has 16 of the ROWS slots of its block. An item is loaded while the one before it is
+// computed.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
     attention_slots_mma(float* __restrict__ dkeys, float* __restrict__ dvalues,
                         const Element* __restrict__ dout, const float* __restrict__ normalizer,
@@ -147,68 +181,74 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
                         int rows, int B, int T, int S, int K, int G, int M, int chunks,
                         float scale) {
   const Attention a = {R, B, T, S, K, G, M, scale, first, last};
-  const SlotTask task = slotTask(a, rows, chunks, QUERIES);
+  const SlotTask task = slotTask(a, rows, chunks, ITEM);
   const int begin = blockIdx.x * ROWS, k = blockIdx.y;
   if (begin >= task.size) return;
   __shared__ __align__(16) SlotMemory memory;
   const Gradients in = {a, dout, q, keys, values, normalizer, delta};
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / 4, pair = lane % 4 * 2;
-  const int count = (a.queries() + QUERIES - 1) / QUERIES;
+  const int count = (a.queries() + ITEM - 1) / ITEM;
   float dkey[D / 8][4] = {}, dvalue[D / 8][4] = {};
   const long long slots = a.slots(task.text, task.firstRow, k) * D;
   const auto offsetOf = [](int slot) { return slot * D; };
   loadRows<D, ROWS, THREADS>(memory.keys, in.keys + slots, begin, task.size, offsetOf);
   loadRows<D, ROWS, THREADS>(memory.values, in.values + slots, begin, task.size, offsetOf);
-  for (int item = task.items.from; item <= task.items.to; item++) {
-    const int row = task.firstRow + item / count * task.rowStep, start = item % count * QUERIES;
-    if (task.text) {
-      const Range all = visibleToAny(a, row, start, QUERIES);
-      if (all.from >= begin + ROWS || all.to < begin) continue;  // the same for the whole block
+  const auto rowOf = [&](int item) { return task.firstRow + item / count * task.rowStep; };
+  // The next item, from one on, of which a query sees slots of the block: the same for all threads.
+  const auto nextSeen = [&](int item) {
+    for (; task.text && item <= task.items.to; item++) {
+      const Range all = visibleToAny(a, rowOf(item), item % count * ITEM, ITEM);
+      if (all.from < begin + ROWS && all.to >= begin) break;
     }
+    return item;
+  };
+  Fetched fetched;
+  int item = nextSeen(task.items.from);
+  if (item <= task.items.to) fetched.fetch(in, task.text, rowOf(item), k, item % count * ITEM);
+  while (item <= task.items.to) {
     __syncthreads();
-    loadRows<D, QUERIES, THREADS>(memory.queries, in.q, start, a.queries(), [&](int query) {
-      return a.head(row % a.R, k, query) * D;
-    });
-    loadRows<D, QUERIES, THREADS>(memory.upstream, in.dout, start, a.queries(), [&](int query) {
-      return a.head(row, k, query) * D;
-    });
-    if (threadIdx.x < QUERIES) {
-      memory.of[threadIdx.x] = queryOf(in, task.text, row, k, start + (int)threadIdx.x);
-    }
+    fetched.place(memory);
     __syncthreads();
-    float score[QUERIES / 8][4] = {}, product[QUERIES / 8][4] = {};
+    item = nextSeen(item + 1);
+    if (item <= task.items.to) fetched.fetch(in, task.text, rowOf(item), k, item % count * ITEM);
+#pragma unroll 1
+    for (int from = 0; from < ITEM; from += QUERIES) {
+      const Half *const queries = memory.queries + from * SPAN;
+      const Half *const upstream = memory.upstream + from * SPAN;
+      float score[QUERIES / 8][4] = {}, product[QUERIES / 8][4] = {};
 #pragma unroll 2  // no more, or operands that are loaded ahead take the registers
-    for (int d = 0; d < D / 16; d++) {
-      unsigned key[4], value[4];
-      leftOperand<SPAN>(key, memory.keys + warp * STRIP * SPAN + d * 16);
-      leftOperand<SPAN>(value, memory.values + warp * STRIP * SPAN + d * 16);
+      for (int d = 0; d < D / 16; d++) {
+        unsigned key[4], value[4];
+        leftOperand<SPAN>(key, memory.keys + warp * STRIP * SPAN + d * 16);
+        leftOperand<SPAN>(value, memory.values + warp * STRIP * SPAN + d * 16);
+#pragma unroll
+        for (int n = 0; n < QUERIES / 16; n++) {
+          unsigned operand[4];
+          rightTransposed<SPAN>(operand, queries + n * 16 * SPAN + d * 16);
+          multiply(&score[2 * n], key, operand);
+          rightTransposed<SPAN>(operand, upstream + n * 16 * SPAN + d * 16);
+          multiply(&product[2 * n], value, operand);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < QUERIES / 2; i++) {
+        const Query& query = memory.of[from + i / 4 * 8 + pair + i % 2];
+        const int slot = begin + warp * STRIP + group + i % 4 / 2 * 8;
+        slopeOf(score[i / 4][i % 4], product[i / 4][i % 4], query, slot, a.scale * LOG2E);
+      }
 #pragma unroll
       for (int n = 0; n < QUERIES / 16; n++) {
-        unsigned operand[4];
-        rightTransposed<SPAN>(operand, memory.queries + n * 16 * SPAN + d * 16);
-        multiply(&score[2 * n], key, operand);
-        rightTransposed<SPAN>(operand, memory.upstream + n * 16 * SPAN + d * 16);
-        multiply(&product[2 * n], value, operand);
-      }
-    }
+        unsigned weight[4], slope[4];
+        asLeft(weight, &score[2 * n]);
+        asLeft(slope, &product[2 * n]);
 #pragma unroll
-    for (int i = 0; i < QUERIES / 2; i++) {
-      const Query& query = memory.of[i / 4 * 8 + pair + i % 2];
-      const int slot = begin + warp * STRIP + group + i % 4 / 2 * 8;
-      slopeOf(score[i / 4][i % 4], product[i / 4][i % 4], query, slot, a.scale * LOG2E);
-    }
-#pragma unroll
-    for (int n = 0; n < QUERIES / 16; n++) {
-      unsigned weight[4], slope[4];
-      asLeft(weight, &score[2 * n]);
-      asLeft(slope, &product[2 * n]);
-#pragma unroll
-      for (int d = 0; d < D / 16; d++) {
-        unsigned operand[4];
-        rightOperand<SPAN>(operand, memory.upstream + n * 16 * SPAN + d * 16);
-        multiply(&dvalue[2 * d], weight, operand);
-        rightOperand<SPAN>(operand, memory.queries + n * 16 * SPAN + d * 16);
-        multiply(&dkey[2 * d], slope, operand);
+        for (int d = 0; d < D / 16; d++) {
+          unsigned operand[4];
+          rightOperand<SPAN>(operand, upstream + n * 16 * SPAN + d * 16);
+          multiply(&dvalue[2 * d], weight, operand);
+          rightOperand<SPAN>(operand, queries + n * 16 * SPAN + d * 16);
+          multiply(&dkey[2 * d], slope, operand);
+        }
       }
     }
   }

@@ -77,7 +77,7 @@ export interface CommandResult {
   readonly command: string;
   /** Largest difference from `cpu`, relative to 1 or the value; 0 where nothing is compared. */
   readonly difference?: number;
-  /** What went wrong: the last line of stderr, or the difference. */
+  /** Failure: the last line of stderr, or the difference. */
   readonly error?: string;
 }
 

@@ -45,6 +45,7 @@ const TRAINING: readonly Case[] = [
   { name: "shared text", P: 4, B: 2, T: 24, S: 24, K: 1, G: 12, D: 16, M: 48, shared: true },
   { name: "documents", P: 1, B: 2, T: 150, S: 150, K: 1, G: 1, D: 16, M: 5, document: 45 },
   { name: "wide heads", P: 2, B: 1, T: 26, S: 26, K: 1, G: 3, D: 128, M: 48 },
+  { name: "heads of 80", P: 2, B: 1, T: 26, S: 26, K: 1, G: 3, D: 80, M: 5 },
   { name: "wide heads, shared", P: 2, B: 1, T: 40, S: 40, K: 1, G: 1, D: 128, M: 5, shared: true },
   { name: "a cache", P: 2, B: 2, T: 20, S: 150, K: 1, G: 1, D: 16, M: 48, past: 90 },
   { name: "nothing to see", P: 1, B: 1, T: 20, S: 20, K: 2, G: 3, D: 16, M: 0, blind: 4 },

@@ -47,13 +47,15 @@ function inputsOf(program: Program, K: number): Map<string, number[]> {
   }));
 }
 
-/** Compares layers that are one launch, of a kernel compiled for some rows. */
-async function check(sizes: Sizes, form: Form, elements: ComputeType, ROWS: number) {
+/** Compares layers that are one launch: on tensor cores, or of the kernel compiled for some rows. */
+async function check(sizes: Sizes, form: Form, elements: ComputeType, rows: number) {
   const program = build(sizes, form);
   const launches = launchesOf(program, elements)
     .filter(({ kernel }) => kernel.entry.startsWith("linear"))
     .map(({ kernel, defines }) => [kernel.entry, defines.ROWS, defines.F32_OUT]);
-  assertEquals(launches, [["linear", ROWS, Number(form === "f32")]], `${form}, ${sizes.K}`);
+  const isMma = elements === "bf16" && sizes.K % 32 === 0;
+  const [entry, ROWS] = isMma ? ["linear_mma", undefined] : ["linear", rows];
+  assertEquals(launches, [[entry, ROWS, Number(form === "f32")]], `${form}, ${sizes.K}`);
   const tolerance = elements === "bf16" && form === "cast" ? 2 ** -7 : 1e-5;
   const tolerances = Object.fromEntries(COLUMNS.map((_, i) => [`y${i}`, tolerance]));
   await assertAgrees(program, elements, { inputs: inputsOf(program, sizes.K), tolerances });
@@ -64,7 +66,7 @@ const COMPILED_ROWS = [[1, 1], [2, 4], [4, 4], [5, 8], [7, 8], [8, 8]] as const;
 
 for (const [M, ROWS] of COMPILED_ROWS) {
   test(`${M} rows through the kernel of few rows`, async () => {
-    for (const K of [8, 20, 64, 136, 1272]) {
+    for (const K of [8, 20, 64, 136, 1248, 1272]) {
       await check({ M, K }, "cast", "bf16", ROWS);
       await check({ M, K }, "f32", "bf16", ROWS);
       await check({ M, K }, "cast", "f32", ROWS);
@@ -78,16 +80,17 @@ Deno.test("more than 8 rows are products of the library", () => {
 });
 
 test("a row of bf16 has the same bits whatever rows are beside it", async () => {
-  const K = 1272;
-  const device = openTestCuda("bf16");
-  const rowsOf = async (M: number): Promise<HostArray[]> => {
-    const program = build({ M, K }, "f32");
-    const found = await runOn(device, program, inputsOf(program, K));
-    return COLUMNS.map((N, i) => found.get(`y${i}`)!.slice(0, 7 * N));
-  };
-  const few = await rowsOf(7);
-  assertEquals(await rowsOf(8), few, "8 rows");
-  device.close();
+  for (const K of [1248, 1272]) {
+    const device = openTestCuda("bf16");
+    const rowsOf = async (M: number): Promise<HostArray[]> => {
+      const program = build({ M, K }, "f32");
+      const found = await runOn(device, program, inputsOf(program, K));
+      return COLUMNS.map((N, i) => found.get(`y${i}`)!.slice(0, 7 * N));
+    };
+    const few = await rowsOf(7);
+    assertEquals(await rowsOf(8), few, `8 rows of ${K}`);
+    device.close();
+  }
 });
 
 /** Rows of a tensor, and behind them rows of NaN, so that there are `count` in all. */
@@ -97,25 +100,33 @@ function beforeNaN(rows: number, K: number, count: number, seed: number) {
   return data;
 }
 
+/** Both kernels by file and entry, with a K that each takes. */
+const KERNELS = [["forward/linear.cu", "linear", 40], [
+  "forward/linear_mma.cu",
+  "linear_mma",
+  64,
+]] as const;
+
 for (const [M, ROWS] of COMPILED_ROWS) {
   testKernel(
     `what lies behind ${M} rows and their weights does not count and is not touched`,
     (bench) => {
-      const [N, K, around] = [17, 40, 72];
-      const source = fileNamed("forward/linear.cu");
-      const defines = { BF16: 1, ROWS, F32_OUT: 0 };
-      const x = bench.put(beforeNaN(M, K, around, 1), "bf16");
-      const weight = bench.put(beforeNaN(N, K, around, 2), "bf16");
-      const kernel = bench.kernel(source.text, "linear", { defines });
-      const y = bench.empty(2 * around * N);
-      const sizes = { M, N0: N, N1: 0, N2: 0, K };
-      bench.launch(kernel, kernelNamed("linear").config({ ...defines, ...sizes }), [
-        ...[y, null, null, x, weight, null, null, null, null, null],
-        ...Object.values(sizes).map((size) => ["i32", size] as const),
-      ]);
-      const found = bench.get(y, around * N, "bf16");
-      assertEquals(found.findIndex(Number.isNaN), M * N, "rows are written");
-      assertEquals(found.subarray(M * N).every(Number.isNaN), true, "no more are");
+      for (const [file, entry, K] of KERNELS) {
+        const [N, around] = [17, 72];
+        const defines = { BF16: 1, ...(entry === "linear" && { ROWS }), F32_OUT: 0 };
+        const x = bench.put(beforeNaN(M, K, around, 1), "bf16");
+        const weight = bench.put(beforeNaN(N, K, around, 2), "bf16");
+        const kernel = bench.kernel(fileNamed(file).text, entry, { defines });
+        const y = bench.empty(2 * around * N);
+        const sizes = { M, N0: N, N1: 0, N2: 0, K };
+        bench.launch(kernel, kernelNamed(entry).config({ ...defines, ...sizes }), [
+          ...[y, null, null, x, weight, null, null, null, null, null],
+          ...Object.values(sizes).map((size) => ["i32", size] as const),
+        ]);
+        const found = bench.get(y, around * N, "bf16");
+        assertEquals(found.findIndex(Number.isNaN), M * N, `rows of ${entry} are written`);
+        assertEquals(found.subarray(M * N).every(Number.isNaN), true, "no more are");
+      }
     },
   );
 }

@@ -168,10 +168,12 @@ function slotGradients(
   const prefix = { keys: given.prefixKeys!, values: given.prefixValues! };
   const reads = { ...given, ...(ofPrefix && prefix) };
   const shape = reads.keys.shape;
-  // The prefix has few slots for many queries, so these are cut, and the sums of the parts added.
-  const wanted = Math.ceil(ENOUGH_BLOCKS / (P * K * Math.ceil(M / kernels.tile)));
-  const most = Math.ceil(B * G * T / QUERIES_PER_CHUNK);
-  const chunks = ofPrefix ? Math.min(wanted, most) : 1;
+  // Few slots for many queries leave a device idle, so these are cut, and the sums of the parts added:
+  // in the text twice as often, since its first slots are seen by all queries and its last by one.
+  const owners = ofPrefix ? P : scalars.R, size = ofPrefix ? M : S;
+  const wanted = (ofPrefix ? 1 : 2) * ENOUGH_BLOCKS / (owners * K * blocks(size, kernels.tile));
+  const most = P * B / owners * G * T / QUERIES_PER_CHUNK;
+  const chunks = Math.ceil(Math.min(wanted, most));
   const partials = l.launch(kernels.slots, {
     reads,
     writes: { dkeys: f32(chunks, ...shape), dvalues: f32(chunks, ...shape) },

@@ -1,5 +1,9 @@
-/** Linear layers: cuBLASLt for many rows and for gradients, one GEMV kernel for up to 8 rows. */
+/**
+ * Linear layers: cuBLASLt for many rows and for gradients; for up to 8 rows a kernel that reads each weight
+ * once, on tensor cores in bf16.
+ */
 import text from "../../../../kernels/forward/linear.cu" with { type: "text" };
+import mmaText from "../../../../kernels/forward/linear_mma.cu" with { type: "text" };
 import type { Node } from "../../../graph/program.ts";
 import type { TensorType } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
@@ -30,14 +34,22 @@ export const LINEAR = kernelFile(
   ),
 );
 
-/** Columns of a block, SPAN of linear.cu. */
-const SPAN = 16;
-
-const fewRows = kernel(
-  LINEAR,
-  "linear",
-  ({ N0, N1, N2 }) => grid(128, blocks(N0!, SPAN) + blocks(N1!, SPAN) + blocks(N2!, SPAN)),
+export const LINEAR_MMA = kernelFile(
+  "forward/linear_mma.cu",
+  mmaText,
+  [0, 1].map((F32_OUT) => ({ BF16: 1, F32_OUT })),
 );
+
+/** Columns of a block, SPAN of both files. */
+const SPAN = 16;
+/** Elements of a row that a warp of `linear_mma` takes at once, CHUNK there. */
+const CHUNK = 32;
+
+const blocksOf = ({ N0, N1, N2 }: Record<string, number>) =>
+  [N0, N1, N2].reduce((sum, columns) => sum! + blocks(columns!, SPAN), 0)!;
+
+const fewRows = kernel(LINEAR, "linear", (sizes) => grid(128, blocksOf(sizes)));
+const fewRowsMma = kernel(LINEAR_MMA, "linear_mma", (sizes) => grid(256, blocksOf(sizes)));
 
 /** Returns whether the results of a layer, such as logits, are read as f32. */
 function isReadAsF32({ uses }: Lowering, { outputs: [output] }: Node): boolean {
@@ -76,10 +88,11 @@ function multiplied(l: Lowering, group: readonly Node[]): Value[] {
     writes[`y${i}`] = output && (isF32 ? output : l.type(output.shape));
     scalars[`N${i}`] = layer?.weight.shape[0] ?? 0;
   }
-  const defines = {
-    ROWS: ROWS.find((rows) => M <= rows)!,
-    F32_OUT: Number(isF32 && l.dtype === "bf16"),
-  };
+  const F32_OUT = Number(isF32 && l.dtype === "bf16");
+  if (l.dtype === "bf16" && K % CHUNK === 0) {
+    return l.launch(fewRowsMma, { reads, writes, scalars, defines: { F32_OUT } });
+  }
+  const defines = { ROWS: ROWS.find((rows) => M <= rows)!, F32_OUT };
   return l.launch(fewRows, { reads, writes, scalars, defines });
 }
 

@@ -6,7 +6,7 @@ import * as attention from "./attention.ts";
 import type { Kernel, KernelFile } from "./define.ts";
 import { ELEMENTWISE_RULES } from "./elementwise.ts";
 import { INDEXING, INDEXING_RULES } from "./indexing.ts";
-import { LINEAR, LINEAR_RULES } from "./linear.ts";
+import { LINEAR, LINEAR_MMA, LINEAR_RULES } from "./linear.ts";
 import { MATMUL, MATMUL_RULES } from "./matmul.ts";
 import { MOVEMENT_RULES } from "./movement.ts";
 import { REDUCE, REDUCE_RULES } from "./reduce.ts";
@@ -21,7 +21,7 @@ import { LOGPROBS, LOGPROBS_BACKWARD, LOGPROBS_RULES } from "./token_logprobs.ts
 /** All files. The bring-up compiles the first one by itself: it is small. */
 export const KERNEL_FILES: readonly KernelFile[] = [
   ...[MOVEMENT, ELEMENTWISE, REDUCE, INDEXING, MATMUL, RMS_NORM, ROPE, attention.ATTENTION_MMA],
-  ...[attention.ATTENTION_SPLIT, SWIGLU, AGGREGATE, LINEAR, LOGPROBS, SAMPLE],
+  ...[attention.ATTENTION_SPLIT, SWIGLU, AGGREGATE, LINEAR, LINEAR_MMA, LOGPROBS, SAMPLE],
   ...[RMS_NORM_BACKWARD, attention.ATTENTION_BACKWARD, attention.ATTENTION_BACKWARD_MMA],
   ...[SWIGLU_BACKWARD, AGGREGATE_BACKWARD, LOGPROBS_BACKWARD, ADAMW],
 ];

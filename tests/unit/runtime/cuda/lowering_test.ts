@@ -56,8 +56,8 @@ Deno.test("a decoding step of a layer is ten launches", () => {
     const before = entries.lastIndexOf("rope_write_slots", last - 1);
     assertEquals(
       entries.slice(before, last),
-      ("rope_write_slots attention_split attention_combine linear rms_norm linear swiglu " +
-        "linear rms_norm linear").split(" "),
+      ("rope_write_slots attention_split attention_combine linear_mma rms_norm linear_mma swiglu " +
+        "linear_mma rms_norm linear_mma").split(" "),
     );
   }
 });
