@@ -49,6 +49,7 @@ export async function answer(
   let isSent = false;
   try {
     const format = request.tools && formatOf(any.session.tokenizer);
+    const toolNames = new Set(request.tools?.tools.map(({ name }) => name));
     const encoded = await encodePrompts(any, request);
     const sequences = encoded.length * request.n;
     const constraints = await constraintsOf(any, request, format, sequences);
@@ -60,7 +61,7 @@ export async function answer(
       Array.from({ length: request.n }, (_, sample) => {
         const index = p * request.n + sample;
         const constraint = constraints[index];
-        const parser = format && new ToolCallParser(format);
+        const parser = format && new ToolCallParser(format, toolNames);
         return new Choice(model, request, prompt, { index, seed, constraint, parser });
       })
     );

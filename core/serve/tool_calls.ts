@@ -1,8 +1,9 @@
 /**
  * Separates the tool calls of an answer from its text while both are written.
  *
- * The name of a call is known before its arguments, which are passed on as they come. What turns out to
- * be no call is text.
+ * A call between marks whose name comes first is passed on while its arguments arrive; one without marks is
+ * known at its end only. Arguments keep the text of the model: key order, digits, blanks. What turns out to be
+ * no call is text.
  */
 import { isObject, jsonValue } from "../base/files.ts";
 import { lengthBegun } from "../session/stream.ts";
@@ -28,32 +29,45 @@ export interface ParsedText {
 const HEAD =
   /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=[\[{])/;
 
+/** Fields of a call without marks; Llama 3 adds a `type`. */
+const FIELDS = ["name", "arguments", "parameters", "type"];
+
 export class ToolCallParser {
   /** Calls so far. */
   count = 0;
   /** Text that is not decided yet. */
   #held = "";
-  #isCall = false;
+  #reads: "text" | "call" | "bare call" = "text";
   /** The arguments of the call under way, once its name is known. */
   #value: JsonValue | undefined;
   #hasText = false;
   #text = "";
   #calls: ToolCallDelta[] = [];
 
-  constructor(private readonly format: ToolFormat) {}
+  /** `names` are those of the tools that were offered. */
+  constructor(private readonly format: ToolFormat, private readonly names: ReadonlySet<string>) {}
 
   /** Takes text; returns what is certain by it. */
   push(text: string): ParsedText {
     this.#held += text;
-    while (this.#isCall ? this.#readCall() : this.#readText());
+    while (this.#readSome());
     return this.#take();
   }
 
   /** Returns what was held back at the end of an answer. */
   end(): ParsedText {
-    if (this.#isCall && !this.#value && !this.#readWhole(this.#held)) {
-      this.#text += this.format.trigger + this.#held;
-    } else if (!this.#isCall) this.#text += this.#held;
+    const { trigger, end } = this.format;
+    for (let at; this.#reads === "call" && !this.#value && !wholeLength(this.#held);) {
+      if ((at = this.#held.indexOf(end)) < 0) break;
+      this.#text += trigger + this.#held.slice(0, at) + end; // brackets that nothing closes
+      this.#close(at);
+      while (this.#readSome());
+    }
+    const held = this.#held;
+    if (this.#reads === "bare call" && this.#addBare(held)) this.#held = "";
+    else if (this.#reads === "call" && !this.#value && !this.#addWhole(held)) {
+      this.#text += trigger + held;
+    } else if (this.#reads !== "call") this.#text += held;
     this.#held = "";
     return this.#take();
   }
@@ -66,26 +80,34 @@ export class ToolCallParser {
     return parsed;
   }
 
-  /** Text up to the next call; whether there may be more to read. */
+  /** Reads on; returns whether there may be more to read. */
+  #readSome(): boolean {
+    if (this.#reads === "text") return this.#readText();
+    return this.#reads === "call" ? this.#readCall() : this.#readBare();
+  }
+
+  /** Text up to the next call. */
   #readText(): boolean {
     const { trigger, separator } = this.format;
-    if (trigger === "") {
-      const start = this.count > 0 ? this.#held.replace(separator.trim(), "") : this.#held;
-      if (!this.#hasText && /^\s*\{/.test(start)) {
-        this.#held = start.trimStart();
-        return this.#isCall = true;
+    const isBareFormat = trigger === "";
+    if (!this.#hasText && this.#text === "" && (isBareFormat || this.count === 0)) {
+      const behind = this.count > 0 ? this.#held.replace(separator.trim(), "") : this.#held;
+      if (behind.trim() === "") return false;
+      if (behind.trimStart().startsWith("{")) {
+        this.#held = behind;
+        this.#reads = "bare call";
+        return true;
       }
-      if (this.#hasText || start.trim() !== "") this.#release(this.#held.length);
-      return false;
     }
-    const at = this.#held.indexOf(trigger);
+    const at = isBareFormat ? -1 : this.#held.indexOf(trigger);
     if (at < 0) {
-      this.#release(this.#held.length - heldBack(this.#held, trigger));
+      this.#release(this.#held.length - (isBareFormat ? 0 : heldBack(this.#held, trigger)));
       return false;
     }
     this.#text += this.#held.slice(0, at).trimEnd();
     this.#held = this.#held.slice(at + trigger.length);
-    return this.#isCall = true;
+    this.#reads = "call";
+    return true;
   }
 
   #release(length: number): void {
@@ -93,9 +115,8 @@ export class ToolCallParser {
     this.#held = this.#held.slice(length);
   }
 
-  /** The call under way; whether there may be more to read. */
+  /** A call between marks. */
   #readCall(): boolean {
-    const { end } = this.format;
     if (!this.#value) {
       const head = HEAD.exec(this.#held);
       const name = head ? jsonValue(head[1]!) : undefined;
@@ -109,35 +130,79 @@ export class ToolCallParser {
       this.#calls.push({ index: this.count - 1, arguments: this.#held.slice(0, length) });
       this.#held = this.#held.slice(length);
     }
-    if (!this.#value.isWhole) return false;
-    const close = end === "" ? this.#held.indexOf("}") + 1 : this.#held.indexOf(end) + end.length;
-    if (close <= Math.max(0, end.length - 1)) return false;
-    this.#held = this.#held.slice(close);
-    this.#value = undefined;
-    this.#isCall = false;
-    return true;
+    return this.#value.isWhole && this.#close(this.#held.indexOf(this.format.end));
   }
 
   /** A call that is not written in the usual order is read when it is whole. */
   #readUnordered(): boolean {
     const { trigger, end } = this.format;
-    if (end === "") return false;
-    const at = this.#held.indexOf(end);
+    const length = wholeLength(this.#held);
+    // The mark may stand in a text of a call that is not whole.
+    if (length === 0 && /^\s*(\{|$)/.test(this.#held)) return false;
+    const at = this.#held.indexOf(end, length);
     if (at < 0) return false;
     const raw = this.#held.slice(0, at);
-    if (!this.#readWhole(raw)) this.#text += trigger + raw + end;
-    this.#held = this.#held.slice(at + end.length);
-    this.#isCall = false;
+    if (!this.#addWhole(raw)) this.#text += trigger + raw + end;
+    return this.#close(at);
+  }
+
+  /** Ends a call at the mark there. */
+  #close(at: number): boolean {
+    if (at < 0) return false;
+    this.#held = this.#held.slice(at + this.format.end.length);
+    this.#value = undefined;
+    this.#reads = "text";
     return true;
   }
 
-  #readWhole(raw: string): boolean {
-    const call = jsonValue(raw);
-    if (!isObject(call) || typeof call.name !== "string") return false;
-    this.#begin(call.name);
-    const value = call.arguments ?? call.parameters ?? {};
-    this.#calls.push({ index: this.count - 1, arguments: JSON.stringify(value) });
+  /**
+   * JSON at the beginning of an answer, which is a call where models write no marks. Those that should and
+   * left them out have to answer with it and nothing else.
+   */
+  #readBare(): boolean {
+    const length = wholeLength(this.#held);
+    if (!this.#mayBeCall(this.#held.trimStart())) return this.#readAsText();
+    const isAlone = this.#held.slice(length).trim() === "";
+    if (length === 0 || (this.format.trigger !== "" && isAlone)) return false;
+    if (this.format.trigger !== "" || !this.#addBare(this.#held.slice(0, length))) {
+      return this.#readAsText();
+    }
+    this.#held = this.#held.slice(length);
+    this.#reads = "text";
     return true;
+  }
+
+  #readAsText(): boolean {
+    this.#reads = "text";
+    return this.#hasText = true;
+  }
+
+  /** Returns whether a text that begins with a bracket may become a call of a tool that was offered. */
+  #mayBeCall(text: string): boolean {
+    const [, key, quote] = /^\{\s*"([^"]*)("?)/.exec(text) ?? [];
+    if (key === undefined) return /^\{\s*$/.test(text);
+    if (!FIELDS.some((field) => quote ? field === key : field.startsWith(key))) return false;
+    const [, name] = /^\{\s*"name"\s*:\s*"([^"\\]*)"/.exec(text) ?? [];
+    return name === undefined || this.names.has(name);
+  }
+
+  #addWhole(raw: string): boolean {
+    const fields = fieldsOf(raw);
+    const name = jsonValue(fields?.get("name") ?? "");
+    if (!fields || typeof name !== "string") return false;
+    this.#begin(name);
+    this.#calls.push({ index: this.count - 1, arguments: argumentsOf(fields) });
+    return true;
+  }
+
+  /** A call without marks: of a tool that was offered, and with no field of another meaning. */
+  #addBare(raw: string): boolean {
+    const fields = fieldsOf(raw);
+    const { name, type = "function" } = Object(jsonValue(raw)) as Record<string, unknown>;
+    const isCall = fields && this.names.has(String(name)) && type === "function" &&
+      fields.keys().every((key) => FIELDS.includes(key)) &&
+      !(fields.has("arguments") && fields.has("parameters"));
+    return !!isCall && this.#addWhole(raw);
   }
 
   #begin(name: string): void {
@@ -168,6 +233,34 @@ class JsonValue {
     }
     return this.isWhole ? 0 : text.length;
   }
+}
+
+/** Length of a text up to the end of the object that it begins with; 0 where that is not whole. */
+function wholeLength(text: string): number {
+  if (!/^\s*\{/.test(text)) return 0;
+  const value = new JsonValue(), length = value.read(text);
+  return value.isWhole ? length : 0;
+}
+
+/** The text of every field of a JSON object; undefined for what is none. */
+function fieldsOf(text: string): ReadonlyMap<string, string> | undefined {
+  if (!isObject(jsonValue(text))) return undefined;
+  const fields = new Map<string, string>();
+  const field = /\s*[{,]\s*("(?:[^"\\]|\\.)*")\s*:\s*("(?:[^"\\]|\\.)*"|[^\s,{}[\]"]*)/y;
+  for (let found = field.exec(text); found; found = field.exec(text)) {
+    const [, key, scalar] = found;
+    const value = scalar || text.slice(field.lastIndex);
+    const raw = scalar || value.slice(0, new JsonValue().read(value));
+    fields.set(JSON.parse(key!), raw);
+    if (!scalar) field.lastIndex += raw.length;
+  }
+  return fields;
+}
+
+/** The arguments of a call as its model wrote them; text that holds their JSON stands for it. */
+function argumentsOf(fields: ReadonlyMap<string, string>): string {
+  const raw = fields.get("arguments") ?? fields.get("parameters") ?? "{}";
+  return raw.startsWith('"') ? JSON.parse(raw) : raw;
 }
 
 /** Length of the end of a text that may belong to a call: blanks, and the beginning of its trigger. */

@@ -7,7 +7,7 @@ const LLAMA3 = toolFormatOf('{{ tools }} {"name": …, "parameters": …}')!;
 
 /** Text and calls, as a name and arguments, of an answer that arrives in pieces of a size. */
 function parse(format: typeof HERMES, answer: string, size: number) {
-  const parser = new ToolCallParser(format);
+  const parser = new ToolCallParser(format, new Set(["f", "g", "w"]));
   const pieces = answer.match(new RegExp(`[^]{1,${size}}`, "g")) ?? [];
   const parts = [...pieces.map((piece) => parser.push(piece)), parser.end()];
   const calls: string[] = [];
@@ -35,7 +35,7 @@ const CASES: Readonly<Record<string, [typeof HERMES, answer: string, string, ...
     "",
     `f ${MARKED}`,
   ],
-  "arguments before the name": [HERMES, call(BEFORE), "", 'f {"a":[1]}'],
+  "arguments before the name": [HERMES, call(BEFORE), "", 'f {"a": [1]}'],
   "a call without arguments": [HERMES, call('{"name": "f"}'), "", "f {}"],
   "what is no call": [HERMES, call("hello"), call("hello")],
   "a name that is no JSON": [
@@ -49,6 +49,40 @@ const CASES: Readonly<Record<string, [typeof HERMES, answer: string, string, ...
   "several of bare JSON": [LLAMA3, SEVERAL, "", "f {}", "g {}"],
   "JSON that is no call": [LLAMA3, '{"answer": 42}', '{"answer": 42}'],
   "text with JSON in it": [LLAMA3, 'See {"name": 1}', 'See {"name": 1}'],
+  "a call with its type": [
+    LLAMA3,
+    '{"type": "function", "name": "f", "parameters": {"a": 1}}',
+    "",
+    'f {"a": 1}',
+  ],
+  "bare JSON with other fields": [
+    LLAMA3,
+    '{"name": "f", "parameters": {}, "age": 3}',
+    '{"name": "f", "parameters": {}, "age": 3}',
+  ],
+  "bare JSON of a tool that was not offered": [
+    LLAMA3,
+    ' {"name": "h", "parameters": {}}',
+    ' {"name": "h", "parameters": {}}',
+  ],
+  "a call whose marks were left out": [HERMES, `\n${ONE}\n`, "", 'f {"a": 1}'],
+  "JSON without marks before a text": [HERMES, `${ONE} is it`, `${ONE} is it`],
+  "JSON without marks behind a text": [HERMES, `See ${ONE}`, `See ${ONE}`],
+  "JSON without marks that is no call": [HERMES, '{"name": "Bob"}', '{"name": "Bob"}'],
+  "JSON without marks before a call": [HERMES, `{"a": 1} ${call(BARE)}`, '{"a": 1}', "g {}"],
+  "JSON without marks that is cut": [HERMES, '{"name": "f", "argu', '{"name": "f", "argu'],
+  "a call behind one whose brackets do not close": [
+    HERMES,
+    `${call('{"name": "f"')} ${call(ONE)}`,
+    call('{"name": "f"'),
+    'f {"a": 1}',
+  ],
+  "arguments that are other text": [
+    HERMES,
+    call('{"name": "f", "arguments": "Paris \\"here\\""}'),
+    "",
+    'f Paris "here"',
+  ],
 };
 
 for (const [what, [format, answer, ...expected]] of Object.entries(CASES)) {
@@ -56,6 +90,30 @@ for (const [what, [format, answer, ...expected]] of Object.entries(CASES)) {
     for (const size of [1, 2, 3, 7, 1000]) {
       assertEquals(parse(format, answer, size), expected, `${size}`);
     }
+  });
+}
+
+/** Texts of models and the calls that they mean, with arguments as values or as their text. */
+const MEANT: readonly {
+  readonly format: "hermes" | "llama3";
+  readonly text: string;
+  readonly calls: readonly { name: string; arguments?: unknown; arguments_text?: string }[];
+}[] = JSON.parse(
+  await Deno.readTextFile(new URL("../../../fixtures/golden/tool_calls.json", import.meta.url)),
+);
+
+for (const { format, text, calls } of MEANT) {
+  Deno.test(`a text means its calls: ${text}`, () => {
+    const [rest, ...found] = parse(format === "hermes" ? HERMES : LLAMA3, text, 3);
+    assertEquals(rest, calls.length > 0 ? "" : text);
+    const values = found.map((call) => ({ name: call[0], arguments: JSON.parse(call.slice(2)) }));
+    const expected = calls.map(({ name, arguments: value, arguments_text }) => ({
+      name,
+      arguments: value ?? JSON.parse(arguments_text!),
+    }));
+    assertEquals(values, expected);
+    const texts = calls.flatMap(({ arguments_text }) => arguments_text ?? []);
+    assertEquals(texts.every((each) => found.includes(`w ${each}`)), true, "digits and blanks");
   });
 }
 
