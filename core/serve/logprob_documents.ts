@@ -14,7 +14,7 @@ export class CompletionLogprobs {
 
   /** The lists for the tokens that come next. The first token of a text has no log-probability. */
   document(tokens: readonly CompletionToken[]) {
-    const textOf = (id: number) => this.tokenizer.decode([id]);
+    const textOf = (id: number) => nameOf(this.tokenizer, id);
     return {
       tokens: tokens.map(({ id }) => textOf(id)),
       token_logprobs: tokens.map(({ logprobs }) => logprobs?.logprob ?? null),
@@ -23,7 +23,7 @@ export class CompletionLogprobs {
         const best: Record<string, number> = {};
         for (const { token, logprob } of [...logprobs.top, logprobs]) {
           const text = textOf(token);
-          // Ids of incomplete characters share a text.
+          // Ids of special tokens may share a text.
           if (!(best[text]! >= logprob)) best[text] = logprob;
         }
         return best;
@@ -52,13 +52,25 @@ export function chatLogprobs(tokenizer: Tokenizer, tokens: readonly CompletionTo
   return { content, refusal: null };
 }
 
+/** Bytes of a token that is part of a character. */
+function partialBytes(tokenizer: Tokenizer, id: number): Uint8Array | undefined {
+  const isPart = tokenizer.kind === "byte-level-bpe" && tokenizer.decode([id]).includes("\ufffd");
+  return isPart ? unspell(tokenizer.tokenText(id)) : undefined;
+}
+
 /** Bytes of a token, which may be part of a character. */
 function bytesOf(tokenizer: Tokenizer, id: number): number[] {
-  const text = tokenizer.decode([id]);
-  const spelled = tokenizer.kind === "byte-level-bpe" && text.includes("\ufffd")
-    ? unspell(tokenizer.tokenText(id))
-    : undefined;
-  return [...spelled ?? new TextEncoder().encode(text)];
+  const bytes = partialBytes(tokenizer, id);
+  return [...bytes ?? new TextEncoder().encode(tokenizer.decode([id]))];
+}
+
+/** Text of a token, or as in the API of OpenAI the bytes of one that is part of a character. */
+function nameOf(tokenizer: Tokenizer, id: number): string {
+  const bytes = partialBytes(tokenizer, id);
+  if (!bytes) return tokenizer.decode([id]);
+  return `bytes:${
+    Array.from(bytes, (byte) => `\\x${byte.toString(16).padStart(2, "0")}`).join("")
+  }`;
 }
 
 /** The extension `parscale`: aggregation weights of every new token. */

@@ -221,11 +221,12 @@ function readResponseFormat(value: unknown): GrammarSource | undefined {
   throw badField("response_format", message);
 }
 
-/** Seeds are taken modulo 2^53, so that negative ones, too, are seeds. */
+/** Seeds are those of 64 bits, taken modulo 2^53, so that negative ones, too, are seeds. */
 function readSeed(fields: Fields): number | undefined {
-  const { MIN_SAFE_INTEGER: min, MAX_SAFE_INTEGER: max } = Number;
-  const seed = fields.integer("seed", { min, max });
-  return seed === undefined || seed >= 0 ? seed : seed + 2 ** 53;
+  const seed = fields.integer("seed", { min: -(2 ** 63), max: 2 ** 64 });
+  if (seed === undefined) return undefined;
+  const rest = seed % 2 ** 53;
+  return rest < 0 ? rest + 2 ** 53 : rest + 0; // −0 is 0
 }
 
 function readMaxTokens(kind: ServeRequest["kind"], fields: Fields): number | undefined {

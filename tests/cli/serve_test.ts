@@ -6,6 +6,16 @@ import { withScratch } from "../scratch.ts";
 
 const NAME = "qwen2-p2-tied-f32";
 
+/** Text of named tokens, of which some are parts of characters. */
+function textOf(tokens: readonly string[]): string {
+  const bytes = tokens.flatMap((token) =>
+    token.startsWith("bytes:")
+      ? token.split("\\x").slice(1).map((digits) => parseInt(digits, 16))
+      : [...new TextEncoder().encode(token)]
+  );
+  return new TextDecoder().decode(Uint8Array.from(bytes));
+}
+
 Deno.test("completions", async (t) => {
   await using server = await TestServer.start(`--model ${MODEL} --max-batch 4`);
   const greedy = { prompt: "The red fox", max_tokens: 12, temperature: 0 };
@@ -68,7 +78,7 @@ Deno.test("completions", async (t) => {
       const length = tokens.length + 1;
       for (const list of Object.values(logprobs)) assertEquals((list as []).length, length);
       assertEquals([logprobs.token_logprobs[0], logprobs.top_logprobs[0]], [null, null]);
-      assertEquals(text, logprobs.tokens.join(""));
+      assertEquals(text, textOf(logprobs.tokens));
       row.token_logprobs.forEach((value: number, i: number) => {
         assertAlmostEquals(logprobs.token_logprobs[i + 1], value, 1e-5);
       });
@@ -105,6 +115,23 @@ Deno.test("completions", async (t) => {
       assert(top_logprobs.every((one: object) => Object.keys(one).length <= most));
     }
     assertEquals((await of(21)).error.param, "logprobs");
+  });
+
+  await t.step("parts of characters have an entry each, named by their bytes", async () => {
+    const body = { prompt: "🦜🦜🦜🦜", max_tokens: 4, temperature: 0, logprobs: 3, echo: true };
+    const { choices: [{ logprobs }] } = await server.complete(body);
+    const named = logprobs.tokens.filter((token: string) => token.startsWith("bytes:"));
+    assert(named.length > 1 && named.every((one: string) => /^bytes:(\\x[\da-f]{2})+$/.test(one)));
+    for (const best of logprobs.top_logprobs.slice(1)) assert(Object.keys(best).length >= 3);
+  });
+
+  await t.step("seeds have 64 bits, and equal ones give equal texts", async () => {
+    const of = (seed: number) =>
+      server.complete({ prompt: "The red fox", max_tokens: 12, temperature: 1.3, seed });
+    const [low, again, high] = await Promise.all([-(2 ** 63), -(2 ** 63), 2 ** 63].map(of));
+    assertEquals(low.choices[0].text, again.choices[0].text);
+    assertEquals(high.choices.length, 1);
+    assertEquals((await of(1.5)).error.param, "seed");
   });
 
   await t.step("a stop string ends the text before it and is not sent in a stream", async () => {

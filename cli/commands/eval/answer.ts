@@ -201,7 +201,12 @@ class StatsClock implements Disposable {
 
   /** The last note, whatever ended the run; one without a sample leaves none. */
   [Symbol.dispose](): void {
-    if (this.#noted > -Infinity) this.folder?.appendStats(this.stats());
+    if (this.#noted === -Infinity) return;
+    try {
+      this.folder?.appendStats(this.stats());
+    } catch {
+      // What ended the run, such as a full disk, is the error to report, and a second is no loss.
+    }
   }
 }
 
