@@ -65,7 +65,6 @@ export function isUsed(name: string): boolean {
 
 /** Of these packages only these files are loaded; `*` is any part of a name, `**` also of a path. */
 const LOADED = [
-  "@mlc-ai/web-xgrammar/lib/index.js",
   "@huggingface/tokenizers/dist/tokenizers.mjs",
   "deno-std/cli/parse_args.js",
   "deno-std/csv/_*.js",

@@ -210,8 +210,8 @@ function isOfKernel(path: string): boolean {
 }
 
 /** Reads a JSON object; any other content is bad data. */
-export async function readJsonObject(path: string): Promise<JsonObject> {
-  return parseJsonObject(await readRegularFile(path, MAX_JSON_BYTES), path);
+export async function readJsonObject(path: string, parse?: JsonParser): Promise<JsonObject> {
+  return parseJsonObject(await readRegularFile(path, MAX_JSON_BYTES), path, undefined, parse);
 }
 
 /** The value of a JSON text, read by `parse`; undefined for other text. */
@@ -251,6 +251,7 @@ export function parseJsonObject(
   bytes: Uint8Array,
   path: string,
   name = `"${path}"`,
+  parse: JsonParser = JSON.parse,
 ): JsonObject {
   let text: string;
   try {
@@ -262,7 +263,7 @@ export function parseJsonObject(
     throw new DataError(`${name} nests JSON deeper than ${MAX_JSON_DEPTH} levels`);
   }
   const hints = ["the file may be truncated or damaged; copy it again"];
-  const value = parseJson(text, name, hints);
+  const value = parseJson(text, name, hints, parse);
   if (!isObject(value)) throw new DataError(`${name} is not a JSON object: ${show(value)}`);
   return value;
 }

@@ -1,20 +1,18 @@
 /**
  * Grammars for the vocabulary of one model, on a thread of their own.
  *
- * The thread answers one question: which tokens may follow these? It keeps grammars and texts, but can
- * be started anew at any time, since a question says the whole text. So a schema that takes too long, or
- * on which the library gives up, costs the others a restart and nothing else.
+ * The thread answers one question: which tokens may follow these? Each question is bounded work, so that
+ * none holds up the others for long. The thread keeps grammars and texts, but can forget them at any time,
+ * since a question says the whole text.
  */
 import { createHash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
 import { NO_PERMISSIONS } from "../base/worker_permissions.ts";
 import type { TokenConstraint, TokenMask } from "../generate/logit_rules.ts";
-import { type GrammarSource, supportedSchema } from "./source.ts";
+import type { Grammar } from "./expression.ts";
+import { type Network, networkOf } from "./network.ts";
 
 const CLOSED = { error: "the model was closed" };
-
-/** Longest time for an answer, once the vocabulary is read. */
-const MAX_MS = 5000;
 
 /** Tokens that texts are made of. */
 export interface Vocabulary {
@@ -31,30 +29,37 @@ export interface GrammarQuestion {
   /** Names the grammar; short, as it travels with every token. */
   readonly key: string;
   /** Absent where the thread should know it. */
-  readonly source?: GrammarSource;
+  readonly network?: Network;
   /** Names the text, so that questions about it continue each other. */
   readonly text: number;
   /** All of its tokens so far. */
   readonly tokens: readonly number[];
 }
 
-/** A mask, or why there is none; the thread of a broken library is not asked again. */
+/** A mask, or why there is none. */
 export type GrammarAnswer =
   | { readonly mask: Int32Array<ArrayBuffer> }
   | { readonly isUnknown: true }
-  | { readonly error: string; readonly isBroken?: boolean };
+  | { readonly error: string };
 
 interface Pending extends PromiseWithResolvers<GrammarAnswer> {
   readonly question: GrammarQuestion;
+  readonly signal: AbortSignal | undefined;
 }
 
-/** Compiles grammars. Dispose of it when no text needs them any more. */
+/** A grammar as it is sent to the thread. */
+interface Prepared {
+  readonly key: string;
+  readonly network: Network;
+}
+
+/** Follows texts through grammars. Dispose of it when no text needs them any more. */
 export class GrammarEngine implements Disposable {
-  readonly #pending: Pending[] = [];
+  readonly #waiting: Pending[] = [];
+  readonly #prepared = new WeakMap<Grammar, Prepared>();
+  #asked: Pending | undefined;
   #worker: Worker | undefined;
-  #isOpen = false;
   #isClosed = false;
-  #clock: ReturnType<typeof setTimeout> | undefined;
   #nextText = 0;
 
   /** The thread starts with the first grammar. */
@@ -63,23 +68,23 @@ export class GrammarEngine implements Disposable {
   [Symbol.dispose](): void {
     this.#isClosed = true;
     this.#stop();
-    for (const { resolve } of this.#pending.splice(0)) resolve(CLOSED);
+    for (const { resolve } of this.#waiting.splice(0)) resolve(CLOSED);
+    this.#asked?.resolve(CLOSED);
   }
 
   /**
-   * Limits the tokens of one text.
-   * @throws {DataError} for a schema that is not supported, or takes too long to compile
+   * Limits the tokens of one text; `signal` aborts with its request.
+   * @throws {DataError} for a grammar without texts, or one that is too large
    */
-  async constraint(given: GrammarSource): Promise<TokenConstraint> {
-    const source = given.kind === "schema"
-      ? { ...given, schema: supportedSchema(given.schema) }
-      : given;
-    const key = createHash("sha256").update(JSON.stringify(source)).digest("hex");
+  async constraint(grammar: Grammar, signal?: AbortSignal): Promise<TokenConstraint> {
+    const { key, network } = this.#prepare(grammar);
     const text = this.#nextText++;
     const after = async (tokens: readonly number[]): Promise<TokenMask> => {
       const question = { key, text, tokens };
-      const known = await this.#ask(tokens.length === 0 ? { ...question, source } : question);
-      const answer = "isUnknown" in known ? await this.#ask({ ...question, source }) : known;
+      const known = await this.#ask(question, signal);
+      const answer = "isUnknown" in known
+        ? await this.#ask({ ...question, network }, signal)
+        : known;
       if (!("mask" in answer)) throw new DataError("error" in answer ? answer.error : "no grammar");
       if (answer.mask.every((bits) => bits === 0)) throw new DataError("no token fits the grammar");
       return answer.mask;
@@ -87,57 +92,69 @@ export class GrammarEngine implements Disposable {
     return { first: await after([]), after };
   }
 
-  async #ask(question: GrammarQuestion): Promise<GrammarAnswer> {
+  #prepare(grammar: Grammar): Prepared {
+    const known = this.#prepared.get(grammar);
+    if (known) return known;
+    const network = networkOf(grammar);
+    const key = createHash("sha256").update(JSON.stringify(grammar.rules)).digest("hex");
+    this.#prepared.set(grammar, { key, network });
+    return { key, network };
+  }
+
+  async #ask(question: GrammarQuestion, signal?: AbortSignal): Promise<GrammarAnswer> {
     // A thread that nothing ends would keep the program running.
     if (this.#isClosed) return CLOSED;
-    const pending = { ...Promise.withResolvers<GrammarAnswer>(), question };
-    this.#pending.push(pending);
-    if (!this.#worker) this.#start();
-    else this.#worker.postMessage(question);
-    if (this.#pending.length === 1) this.#startClock();
+    const pending = { ...Promise.withResolvers<GrammarAnswer>(), question, signal };
+    this.#waiting.push(pending);
+    this.#next();
     return await pending.promise;
   }
 
-  /** Starts the thread with all questions that are open. */
-  #start(): void {
+  /** Asks the next question: first those of texts under way, then those of small grammars. */
+  #next(): void {
+    while (!this.#asked && this.#waiting.length > 0) {
+      const least = Math.min(...this.#waiting.map(({ question }) => sizeOf(question)));
+      const at = this.#waiting.findIndex(({ question }) => sizeOf(question) === least);
+      const [pending] = this.#waiting.splice(at, 1);
+      if (pending!.signal?.aborted) {
+        pending!.reject(pending!.signal.reason);
+        continue;
+      }
+      this.#asked = pending;
+      this.#worker ??= this.#start();
+      this.#worker.postMessage(pending!.question);
+    }
+  }
+
+  #start(): Worker {
     const worker = new Worker(new URL("./worker.ts", import.meta.url), {
       type: "module",
       // It reads the tokenizer and nothing else of the machine.
       deno: { permissions: { ...NO_PERMISSIONS, read: "inherit" } },
     });
-    worker.onmessage = ({ data }: MessageEvent<GrammarAnswer | "open">) => {
-      if (data === "open") this.#isOpen = true;
-      else this.#settle(data);
-      this.#startClock();
-    };
+    worker.onmessage = ({ data }: MessageEvent<GrammarAnswer>) => this.#settle(data);
     worker.onerror = (event) => {
       event.preventDefault(); // else the runtime ends the program
-      this.#settle({ error: `the grammar failed: ${event.message}`, isBroken: true });
+      this.#stop();
+      this.#settle({ error: `the grammar failed: ${event.message}` });
     };
-    this.#worker = worker;
     worker.postMessage(this.vocabulary);
-    for (const { question } of this.#pending) worker.postMessage(question);
+    return worker;
   }
 
-  /** Answers the first question. */
   #settle(answer: GrammarAnswer): void {
-    this.#pending.shift()?.resolve(answer);
-    if (!("isBroken" in answer)) return;
-    this.#stop();
-    if (this.#pending.length > 0) this.#start();
-  }
-
-  #startClock(): void {
-    clearTimeout(this.#clock);
-    if (this.#pending.length === 0 || !this.#isOpen) return;
-    const error = `the schema takes more than ${MAX_MS / 1000} s to compile`;
-    this.#clock = setTimeout(() => this.#settle({ error, isBroken: true }), MAX_MS);
+    this.#asked?.resolve(answer);
+    this.#asked = undefined;
+    this.#next();
   }
 
   #stop(): void {
-    clearTimeout(this.#clock);
     this.#worker?.terminate();
     this.#worker = undefined;
-    this.#isOpen = false;
   }
+}
+
+/** Nodes that come with a question. */
+function sizeOf({ network }: GrammarQuestion): number {
+  return network?.nodes.length ?? 0;
 }

@@ -52,7 +52,7 @@ export async function answer(
     const toolNames = new Set(request.tools?.tools.map(({ name }) => name));
     const encoded = await encodePrompts(any, request);
     const sequences = encoded.length * request.n;
-    const constraints = await constraintsOf(any, request, format, sequences);
+    const constraints = await constraintsOf(any, request, format, sequences, options.signal);
     const promptTokens = encoded.reduce((sum, { tokens }) => sum + tokens.length, 0);
     // From here to the start of its choices nothing is awaited: the next request finds them.
     const model = service.choose(candidates, { sequences, promptTokens });
@@ -84,14 +84,16 @@ export async function answer(
 /** A constraint for every choice, with the mask of its first token known; none without a grammar. */
 async function constraintsOf(
   { session }: ServedModel,
-  { grammar: asked, tools }: ServeRequest,
+  { format: asked, tools }: ServeRequest,
   format: ToolFormat | undefined,
   count: number,
+  signal: AbortSignal,
 ): Promise<readonly TokenConstraint[]> {
-  const grammar = tools && format ? toolGrammar(tools, format) : asked;
-  if (!grammar) return [];
   try {
-    return await Promise.all(Array.from({ length: count }, () => session.constraint(grammar)));
+    const grammar = tools && format ? toolGrammar(tools, format) : asked;
+    if (!grammar) return [];
+    const all = Array.from({ length: count }, () => session.constraint(grammar, signal));
+    return await Promise.all(all);
   } catch (error) {
     if (!(error instanceof DataError)) throw error;
     const param = tools ? "tools" : "response_format";

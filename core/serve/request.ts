@@ -6,7 +6,6 @@
  */
 import type { SamplingOptions } from "../base/sampling.ts";
 import { isObject, show } from "../base/files.ts";
-import type { GrammarSource } from "../grammar/source.ts";
 import { type ChatMessage, type ChatOptions, renderChat } from "../tokenizer/chat.ts";
 import type { TokenizerInfo } from "../tokenizer/types.ts";
 import { ApiError, badField } from "./errors.ts";
@@ -35,8 +34,8 @@ export interface ServeRequest {
   readonly stop: readonly string[];
   /** Functions that an answer may call. */
   readonly tools: ToolRequest | undefined;
-  /** Constraint of the answer. */
-  readonly grammar: GrammarSource | undefined;
+  /** JSON Schema of the answer. */
+  readonly format: { readonly schema: unknown } | undefined;
   readonly seed: number | undefined;
   readonly echo: boolean;
   /** Log-probabilities with so many likeliest tokens. */
@@ -131,11 +130,11 @@ export function readRequest(
   if (!stream && fields.get("stream_options") !== undefined) {
     throw badField("stream_options", "`stream_options` needs `stream` to be true");
   }
-  const grammar = readResponseFormat(fields.get("response_format"));
-  if (grammar && fields.boolean("ignore_eos")) throw exclusive("ignore_eos", "response_format");
+  const format = readResponseFormat(fields.get("response_format"));
+  if (format && fields.boolean("ignore_eos")) throw exclusive("ignore_eos", "response_format");
   const tools = kind === "chat" ? readTools(fields) : undefined;
   if (tools && fields.boolean("ignore_eos")) throw exclusive("ignore_eos", "tools");
-  if (grammar && tools) throw exclusive("response_format", "tools");
+  if (format && tools) throw exclusive("response_format", "tools");
   const own = fields.object("parscale", ["streams", "weights"]);
   return {
     kind,
@@ -158,7 +157,7 @@ export function readRequest(
     n,
     stop: fields.texts("stop", STOP_LIMITS),
     tools,
-    grammar,
+    format,
     seed: readSeed(fields),
     echo: kind === "completion" && fields.boolean("echo"),
     topLogprobs: kind === "chat"
@@ -208,13 +207,13 @@ function readLogitBias(value: unknown): ReadonlyMap<number, number> {
   }));
 }
 
-/** JSON, or JSON by a schema; the schema itself is checked where it is compiled. */
-function readResponseFormat(value: unknown): GrammarSource | undefined {
+/** Any JSON object, or JSON by a schema; the schema itself is checked where it becomes a grammar. */
+function readResponseFormat(value: unknown): ServeRequest["format"] {
   if (value === undefined || isObject(value) && value.type === "text") return undefined;
-  if (isObject(value) && value.type === "json_object") return { kind: "object" };
+  if (isObject(value) && value.type === "json_object") return { schema: { type: "object" } };
   if (isObject(value) && value.type === "json_schema" && isObject(value.json_schema)) {
     const { schema = {} } = value.json_schema;
-    return { kind: "schema", schema };
+    return { schema };
   }
   const types = '"text", "json_object", or "json_schema" with `json_schema.schema`';
   const message = `\`response_format\` needs type ${types}, not ${show(value)}`;

@@ -6,8 +6,18 @@
  */
 import { DataError } from "../base/errors.ts";
 import { isObject, jsonValue, show } from "../base/files.ts";
-import { type GrammarSource, supportedSchema } from "../grammar/source.ts";
+import {
+  choice,
+  complement,
+  type Expression,
+  type Grammar,
+  repeat,
+  Rules,
+  sequence,
+} from "../grammar/expression.ts";
+import { addSchema, schemaGrammar } from "../grammar/schema.ts";
 import type { ChatMessage } from "../tokenizer/chat.ts";
+import { lengthBegun } from "../session/stream.ts";
 import { badField } from "./errors.ts";
 import type { Fields } from "./fields.ts";
 
@@ -93,9 +103,9 @@ function readTool(given: unknown, i: number): Tool {
     throw badField(`tools[${i}]`, `\`tools[${i}]\` needs ${needs}`);
   }
   const { name, parameters: stated = { type: "object" }, strict } = body;
-  let parameters: unknown;
+  const parameters = isEmpty(stated) ? { type: "object" } : stated;
   try {
-    parameters = supportedSchema(stated);
+    schemaGrammar(parameters);
   } catch (error) {
     // Arguments that are not held to their schema may have any.
     if (!(error instanceof DataError) || strict !== true) {
@@ -119,27 +129,63 @@ function readChoice(
   throw badField("tool_choice", `\`tool_choice\` names ${show(name ?? value)}; known: ${known}`);
 }
 
+/** Arguments are an object where their schema says nothing. */
+function isEmpty(schema: unknown): boolean {
+  return schema === true || isObject(schema) && Object.keys(schema).length === 0;
+}
+
 /** The grammar that a choice of tools asks for; undefined where the model is free. */
 export function toolGrammar(
-  { tools, choice, isParallel }: ToolRequest,
+  { tools, choice: chosen, isParallel }: ToolRequest,
   { trigger, end, gap, separator, argumentsKey }: ToolFormat,
-): GrammarSource | undefined {
-  const isFree = choice === "auto";
+): Grammar | undefined {
+  const isFree = chosen === "auto";
   if (isFree && (trigger === "" || !tools.some(({ isStrict }) => isStrict))) return undefined;
-  const allowed = typeof choice === "string"
+  const allowed = typeof chosen === "string"
     ? tools
-    : tools.filter(({ name }) => name === choice.name);
-  const tags = allowed.map(({ name, parameters }) => ({
-    type: "tag",
-    begin: `${trigger}${gap}{"name": "${name}", "${argumentsKey}": `,
-    content: { type: "json_schema", json_schema: parameters },
-    end: `}${gap}${end}`,
-  }));
-  const stop_after_first = !isParallel || typeof choice === "object";
-  const format = isFree
-    ? { type: "triggered_tags", triggers: [trigger], tags, at_least_one: false, stop_after_first }
-    : { type: "tags_with_separator", tags, separator, at_least_one: true, stop_after_first };
-  return { kind: "tags", format };
+    : tools.filter(({ name }) => name === chosen.name);
+  const isOne = !isParallel || typeof chosen === "object";
+  const rules = new Rules();
+  rules.named("answer", () => {
+    const calls = allowed.map(({ name, parameters }) =>
+      sequence(
+        `${gap}{"name": "${name}", "${argumentsKey}": `,
+        addSchema(parameters, rules),
+        `}${gap}${end}`,
+      )
+    );
+    const call = rules.shared(choice(...calls));
+    if (isFree) return textWithCalls(trigger, call, isOne, rules);
+    const framed = sequence(trigger, call);
+    return isOne ? framed : sequence(framed, repeat(sequence(separator, framed), 0));
+  });
+  return rules.grammar();
+}
+
+/**
+ * Any text, in which a call follows each trigger. Rules tell how much of the trigger was written last; a
+ * text may end in any of them.
+ */
+function textWithCalls(
+  trigger: string,
+  call: Expression,
+  isOne: boolean,
+  rules: Rules,
+): Expression {
+  const written = (length: number): Expression =>
+    rules.named(`text ${length}`, () => {
+      const letters = [...new Set(trigger.slice(0, length + 1))];
+      const next = letters.map((letter) => {
+        const text = trigger.slice(0, length) + letter;
+        if (text === trigger) return sequence(letter, call, isOne ? "" : written(0));
+        return sequence(letter, written(lengthBegun(text, trigger)));
+      });
+      const others = complement(
+        letters.map((letter) => [letter.charCodeAt(0), letter.charCodeAt(0)]),
+      );
+      return choice("", ...next, sequence({ kind: "class", ranges: others }, written(0)));
+    });
+  return written(0);
 }
 
 /** Requires calls of an earlier answer to have names, and arguments that are JSON. */

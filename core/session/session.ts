@@ -12,7 +12,8 @@ import { Engine } from "../generate/engine.ts";
 import type { TokenConstraint } from "../generate/logit_rules.ts";
 import { type Score, scoreBatch, type ScoreRequest } from "../generate/score.ts";
 import type { GrammarEngine } from "../grammar/engine.ts";
-import type { GrammarSource } from "../grammar/source.ts";
+import type { Grammar } from "../grammar/expression.ts";
+import { isObject } from "../base/files.ts";
 import { isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { introducedValues } from "../model/init.ts";
 import { introducedTensors, parameterSpecs } from "../model/parameters.ts";
@@ -45,6 +46,8 @@ export type Prompt =
   | readonly number[]
   | readonly (ChatMessage | Pick<ChatMessage, "role" | "content">)[];
 
+const ANY_OBJECT = { type: "object" };
+
 /** Options with which a session was opened. */
 interface SessionOptions {
   /** All of the model, those of an adapter too. */
@@ -76,6 +79,7 @@ export class Session implements Disposable {
   #tokenizer: Tokenizer | undefined;
   #opening: Promise<Tokenizer> | undefined;
   #grammars: GrammarEngine | undefined;
+  readonly #schemas = new WeakMap<object, Grammar>();
   #isClosed = false;
 
   /**
@@ -272,12 +276,17 @@ export class Session implements Disposable {
   }
 
   /**
-   * Limits the tokens of one text to those that a grammar allows; the vocabulary is read with the first.
+   * Limits the tokens of one text to those that a grammar or schema allows; the vocabulary is read with
+   * the first. `signal` aborts with the request.
    * @throws {DataError} for a schema that is not supported
    * @internal
    */
-  async constraint(source: GrammarSource): Promise<TokenConstraint> {
-    if (this.#backbone) return await this.#backbone.constraint(source);
+  async constraint(
+    given: Grammar | { readonly schema: unknown },
+    signal?: AbortSignal,
+  ): Promise<TokenConstraint> {
+    if (this.#backbone) return await this.#backbone.constraint(given, signal);
+    const grammar = "rules" in given ? given : await this.#grammarOf(given.schema);
     if (!this.#grammars) {
       const { GrammarEngine } = await import("../grammar/engine.ts");
       const { vocabSize, eosTokenIds: stopTokenIds } = this.config;
@@ -285,12 +294,25 @@ export class Session implements Disposable {
       this.#grammars ??= new GrammarEngine({ directory, vocabSize, stopTokenIds });
       if (this.#isClosed) this.#grammars[Symbol.dispose]();
     }
-    return await this.#grammars.constraint(source);
+    return await this.#grammars.constraint(grammar, signal);
   }
 
-  async #constraintOf(schema: object | boolean | undefined): Promise<TokenConstraint | undefined> {
+  /** The grammar of a schema, which many texts may share. */
+  async #grammarOf(schema: unknown): Promise<Grammar> {
+    const known = isObject(schema) ? this.#schemas.get(schema) : undefined;
+    if (known) return known;
+    const { schemaGrammar } = await import("../grammar/schema.ts");
+    const grammar = schemaGrammar(schema);
+    if (isObject(schema)) this.#schemas.set(schema, grammar);
+    return grammar;
+  }
+
+  async #constraintOf(
+    schema: object | boolean | undefined,
+    signal?: AbortSignal,
+  ): Promise<TokenConstraint | undefined> {
     if (schema === undefined || schema === false) return undefined;
-    return await this.constraint(schema === true ? { kind: "object" } : { kind: "schema", schema });
+    return await this.constraint({ schema: schema === true ? ANY_OBJECT : schema }, signal);
   }
 
   /** Frees the memory of the device, unless another model opened it. */
@@ -311,7 +333,7 @@ export class Session implements Disposable {
     const { maxTokens = 128, stop, seed = 0, batch = 8, signal } = options;
     const requests: CompletionRequest<number>[] = [];
     for (const [of, prompt] of prompts.entries()) {
-      const constraint = await this.#constraintOf(options.jsonSchema);
+      const constraint = await this.#constraintOf(options.jsonSchema, signal);
       requests.push({
         ...(constraint && { constraint }),
         of,

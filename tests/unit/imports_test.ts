@@ -114,15 +114,13 @@ Deno.test("TensorFlow is imported for its types alone", () => {
 
 Deno.test("core neither prints nor exits, and cli writes through Io alone", () => {
   const printing = /\bconsole\.|Deno\.exit\(|Deno\.(stdout|stderr)\b/;
-  // The sandbox's child is a process of its own, whose streams are its protocol; a worker has no Io; and
-  // what the library of grammars prints is kept as the reason of an error.
+  // The sandbox's child is a process of its own, whose streams are its protocol; and a worker has no Io.
   const allowed = [
     "cli/ranks/watch_worker.ts",
     "cli/output/io.ts",
     "cli/main.ts",
     "cli/output/signals.ts",
     "core/eval/sandbox/child.ts",
-    "core/grammar/worker.ts",
   ];
   assertNone(({ path, text }) => printing.test(text) && !allowed.includes(path));
 });

@@ -1,5 +1,6 @@
 /** From the flags of `parscale generate` to what continues which prompts, and how. */
 import { UsageError } from "../../../core/base/errors.ts";
+import { parseExactJson } from "../../../core/base/exact_json.ts";
 import { readJsonObject, statIfExists } from "../../../core/base/files.ts";
 import type { SamplingOptions } from "../../../core/base/sampling.ts";
 import type { LogitRules } from "../../../core/generate/logit_rules.ts";
@@ -107,7 +108,7 @@ async function decodingOf(values: ValuesOf<typeof command>): Promise<Decoding> {
     stop: values.stop,
     jsonSchema: values.jsonSchema === undefined
       ? undefined
-      : await readJsonObject(values.jsonSchema),
+      : await readJsonObject(values.jsonSchema, parseExactJson),
     eosTokenIds: values.ignoreEos ? [] : chosen,
     sampling: { temperature, topK, topP, minP, ...rules },
     beams: numBeams === 1 ? undefined : { numBeams, lengthPenalty, earlyStopping, ...rules },

@@ -122,7 +122,7 @@ async function openFor(
     );
   }
   // One that is not supported is refused before any row.
-  if (schema) await session.constraint({ kind: "schema", schema });
+  if (schema) await session.constraint({ schema });
   const tokenizer = stop.length > 0
     ? await session.openTokenizer()
     : await session.openTokenizerIfAny();

@@ -80,7 +80,7 @@ export async function* sampleSequences(
       const samples: Sequence[] = [];
       const { engine, config } = sessionOf(prompt);
       for (let place = 0; place < numReturn; place++) {
-        const constraint = schema && await session.constraint({ kind: "schema", schema });
+        const constraint = schema && await session.constraint({ schema });
         yield {
           ...decoding,
           ...(constraint && { constraint }),

@@ -1,0 +1,262 @@
+/**
+ * The states that texts of a grammar may be in, made as texts come to them.
+ *
+ * A state is a set of places: a node of the network, and a stack of calls and loops that are open. Loops
+ * count on the stack. States and stacks are numbered, so that equal ones are the same.
+ */
+import type { Network } from "./network.ts";
+
+/** Most places of a state: further ones of a grammar that is ambiguous beyond it are left out. */
+const MAX_PLACES = 16_384;
+
+/** Place of nothing on a stack. */
+const EMPTY = 0;
+
+/** Factor that makes one number of two. */
+const PAIR = 2 ** 26;
+
+/** The state that no text is in. */
+export const DEAD = 0;
+
+interface State {
+  readonly nodes: Uint32Array;
+  readonly stacks: Uint32Array;
+  readonly isComplete: boolean;
+  /** Next state by class of byte; −1 where it was not made yet. */
+  readonly next: Int32Array;
+}
+
+/** A node to come back to, or a loop with the number of times that its body was begun. */
+interface Frame {
+  readonly node: number;
+  readonly count: number;
+  readonly below: number;
+}
+
+export class Automaton {
+  readonly start: number;
+  /** Work so far, by places that were looked at. */
+  work = 0;
+  #size = 0;
+  readonly #classOf = new Uint8Array(256);
+  readonly #byteOf: number[] = [];
+  readonly #states: State[] = [];
+  readonly #statesOf = new Map<number, number[]>();
+  readonly #frames: Frame[] = [{ node: 0, count: 0, below: 0 }];
+  readonly #heads = new Map<number, number>();
+  readonly #stackOf = new Map<number, number>();
+  readonly #clamped = new Map<number, number>();
+
+  /** `longest`: bytes of the longest token. */
+  constructor(private readonly network: Network, private readonly longest: number) {
+    this.#classifyBytes();
+    this.#state([], [], false);
+    this.start = this.#settle([network.start], [EMPTY]);
+  }
+
+  /** Bytes that it takes, about. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** True where a text may end. */
+  isComplete(state: number): boolean {
+    return this.#states[state]!.isComplete;
+  }
+
+  /** The state behind a byte. */
+  step(state: number, byte: number): number {
+    const { next } = this.#states[state]!;
+    const known = next[this.#classOf[byte]!]!;
+    return known >= 0 ? known : this.#step(state, this.#classOf[byte]!);
+  }
+
+  /**
+   * Characters that any string of a state may still have, all of which may be plain ones; zero where it is
+   * not between characters of a string.
+   */
+  plainCharacters(state: number): number {
+    const { nodes, stacks } = this.#states[state]!;
+    let most = 0;
+    for (const [i, node] of nodes.entries()) {
+      most = Math.max(most, this.#plainAt(node, stacks[i]!));
+    }
+    return most;
+  }
+
+  /** The same state without its strings between characters. */
+  withoutPlain(state: number): number {
+    const { nodes, stacks } = this.#states[state]!;
+    const kept = [...nodes.keys()].filter((i) => this.#plainAt(nodes[i]!, stacks[i]!) === 0);
+    return this.#state(kept.map((i) => nodes[i]!), kept.map((i) => stacks[i]!), false);
+  }
+
+  /** A state that allows the same tokens: counts that no token can bring to a bound are one. */
+  clamped(state: number): number {
+    const { nodes, stacks, isComplete } = this.#states[state]!;
+    const clamped = Array.from(stacks, (stack) => this.#clampedStack(stack));
+    if (clamped.every((stack, i) => stack === stacks[i])) return state;
+    return this.#state([...nodes], clamped, isComplete);
+  }
+
+  #plainAt(node: number, stack: number): number {
+    const { nodes, characters } = this.network;
+    if (!characters.has(node) || stack === EMPTY) return 0;
+    const { node: above, count } = this.#frames[stack]!;
+    const loop = nodes[above]!;
+    if (loop.kind !== "loop" || !characters.has(loop.body)) return 0;
+    return loop.max === Infinity ? Infinity : loop.max - count + 1;
+  }
+
+  #step(from: number, kind: number): number {
+    const { nodes, stacks, next } = this.#states[from]!;
+    const byte = this.#byteOf[kind]!;
+    const nextNodes: number[] = [], nextStacks: number[] = [];
+    const read = (number: number, stack: number): void => {
+      const node = this.network.nodes[number]!;
+      if (node.kind === "split") { for (const one of node.nodes) read(one, stack); }
+      else if (node.kind === "byte" && node.first <= byte && byte <= node.last) {
+        nextNodes.push(node.next);
+        nextStacks.push(stack);
+      }
+    };
+    for (const [i, node] of nodes.entries()) read(node, stacks[i]!);
+    this.work += nodes.length + 1;
+    return next[kind] = this.#settle(nextNodes, nextStacks);
+  }
+
+  /** The state of all places that these lead to without a byte. */
+  #settle(nodes: number[], stacks: number[]): number {
+    const seen = new Set<number>();
+    let isComplete = false;
+    const go = (node: number, stack: number): void => {
+      const place = node * PAIR + stack;
+      if (seen.has(place) || seen.size >= MAX_PLACES) return;
+      seen.add(place);
+      nodes.push(node);
+      stacks.push(stack);
+    };
+    const enter = (number: number, count: number, stack: number): void => {
+      const loop = this.network.nodes[number]!;
+      if (loop.kind !== "loop") return go(number, stack);
+      // Beyond the least, a count without a bound means nothing.
+      const next = loop.max === Infinity ? Math.min(count + 1, loop.min) : count + 1;
+      if (count >= loop.min) enter(loop.next, 0, stack);
+      if (count < loop.max) enter(loop.body, 0, this.#push(number, next, stack));
+    };
+    const [openNodes, openStacks] = [nodes.splice(0), stacks.splice(0)];
+    for (const [i, node] of openNodes.entries()) enter(node, 0, openStacks[i]!);
+    let kept = 0;
+    for (let at = 0; at < nodes.length; at++) {
+      const stack = stacks[at]!, node = this.network.nodes[nodes[at]!]!;
+      if (node.kind === "byte" || this.network.characters.has(nodes[at]!)) {
+        nodes[kept] = nodes[at]!;
+        stacks[kept++] = stack;
+      } else if (node.kind === "split") { for (const one of node.nodes) enter(one, 0, stack); }
+      else if (node.kind === "call") enter(node.body, 0, this.#push(node.next, 0, stack));
+      else if (stack === EMPTY) isComplete = true;
+      else {
+        const { node, count, below } = this.#frames[stack]!;
+        enter(node, count, below);
+      }
+    }
+    this.work += nodes.length;
+    nodes.length = stacks.length = kept;
+    return this.#state(nodes, stacks, isComplete);
+  }
+
+  /** The number of a state. */
+  #state(nodes: readonly number[], stacks: readonly number[], isComplete: boolean): number {
+    const order = Uint32Array.from(nodes.keys());
+    const isBehind = (a: number, b: number) => nodes[a]! - nodes[b]! || stacks[a]! - stacks[b]!;
+    if (order.some((i) => i > 0 && isBehind(i - 1, i) > 0)) order.sort(isBehind);
+    const sorted = {
+      nodes: order.map((i) => nodes[i]!),
+      stacks: order.map((i) => stacks[i]!),
+      isComplete,
+    };
+    const hash = hashOf(sorted);
+    const alike = this.#statesOf.get(hash) ?? [];
+    const known = alike.find((number) => isEqual(this.#states[number]!, sorted));
+    if (known !== undefined) return known;
+    this.#size += 8 * nodes.length + 4 * this.#byteOf.length + 400;
+    const next = new Int32Array(this.#byteOf.length).fill(-1);
+    const number = this.#states.push({ ...sorted, next }) - 1;
+    this.#statesOf.set(hash, [...alike, number]);
+    return number;
+  }
+
+  #push(node: number, count: number, below: number): number {
+    const head = numbered(this.#heads, node * PAIR + count);
+    const found = this.#stackOf.get(head * PAIR + below);
+    if (found !== undefined) return found;
+    const stack = this.#frames.push({ node, count, below }) - 1;
+    this.#stackOf.set(head * PAIR + below, stack);
+    this.#size += 150;
+    return stack;
+  }
+
+  #clampedStack(stack: number): number {
+    if (stack === EMPTY) return EMPTY;
+    const known = this.#clamped.get(stack);
+    if (known !== undefined) return known;
+    // By hand, as stacks may be deep.
+    const above: number[] = [];
+    let at = stack;
+    while (at !== EMPTY && !this.#clamped.has(at)) {
+      above.push(at);
+      at = this.#frames[at]!.below;
+    }
+    let clamped = at === EMPTY ? EMPTY : this.#clamped.get(at)!;
+    for (const one of above.reverse()) {
+      const { node, count } = this.#frames[one]!;
+      clamped = this.#push(node, this.#clampedCount(node, count), clamped);
+      this.#clamped.set(one, clamped);
+    }
+    return clamped;
+  }
+
+  /** The least count from which a token comes to the same bounds. */
+  #clampedCount(node: number, count: number): number {
+    const loop = this.network.nodes[node]!;
+    if (loop.kind !== "loop" || loop.max === Infinity) return count;
+    if (loop.max - count <= this.longest) return count;
+    if (count >= loop.min) return Math.min(count, Math.max(loop.min, 1));
+    return loop.min - count > this.longest ? 1 : count;
+  }
+
+  /** Bytes that the network never tells apart are of one class. */
+  #classifyBytes(): void {
+    const isFirst = new Uint8Array(257);
+    isFirst[0] = 1;
+    for (const node of this.network.nodes) {
+      if (node.kind === "byte") isFirst[node.first] = isFirst[node.last + 1] = 1;
+    }
+    for (let byte = 0; byte < 256; byte++) {
+      if (isFirst[byte]) this.#byteOf.push(byte);
+      this.#classOf[byte] = this.#byteOf.length - 1;
+    }
+  }
+}
+
+function hashOf({ nodes, stacks, isComplete }: Omit<State, "next">): number {
+  let hash = isComplete ? 1 : 0;
+  for (const [i, node] of nodes.entries()) {
+    hash = Math.imul(Math.imul(hash ^ node, 0x9e3779b1) ^ stacks[i]!, 0x85ebca6b);
+    hash ^= hash >>> 15;
+  }
+  return hash;
+}
+
+function isEqual(one: Omit<State, "next">, other: Omit<State, "next">): boolean {
+  return one.isComplete === other.isComplete && one.nodes.length === other.nodes.length &&
+    one.nodes.every((node, i) => node === other.nodes[i] && one.stacks[i] === other.stacks[i]);
+}
+
+/** The number of a key, the next one for a new key. */
+function numbered(map: Map<number, number>, key: number): number {
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  map.set(key, map.size);
+  return map.size - 1;
+}

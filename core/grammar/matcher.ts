@@ -1,0 +1,84 @@
+/** Texts on their way through one grammar, and the masks of tokens that may continue them. */
+import { DataError } from "../base/errors.ts";
+import { Automaton, DEAD } from "./automaton.ts";
+import type { Network } from "./network.ts";
+import type { TokenTrie } from "./token_trie.ts";
+
+/** Texts and masks that are kept; others are read and made again when they are needed. */
+const MAX_TEXTS = 256, MAX_MASKS = 256;
+
+/** Bytes from which states are made anew. */
+const MAX_STATES = 32 << 20;
+
+/** A text: its tokens so far, and the state before each and behind the last. */
+interface Text {
+  readonly tokens: number[];
+  readonly states: number[];
+}
+
+export class Matcher {
+  #automaton!: Automaton;
+  readonly #texts = new Map<number, Text>();
+  readonly #masks = new Map<number, Int32Array<ArrayBuffer>>();
+
+  constructor(
+    private readonly network: Network,
+    private readonly vocabulary: readonly Uint8Array[],
+    private readonly trie: TokenTrie,
+  ) {
+    this.#start();
+  }
+
+  /** Bytes that it takes, about. */
+  get size(): number {
+    return this.#automaton.size + this.#masks.size * this.vocabulary.length / 8 +
+      200 * this.network.nodes.length;
+  }
+
+  /**
+   * The mask of tokens that may come behind these of a text.
+   * @throws {DataError} where the grammar does not allow one of them
+   */
+  mask(text: number, tokens: readonly number[]): Int32Array<ArrayBuffer> {
+    if (this.#automaton.size > MAX_STATES) this.#start();
+    const state = this.#automaton.clamped(this.#moveTo(text, tokens));
+    const known = this.#masks.get(state);
+    const mask = known ?? this.trie.mask(this.#automaton, state);
+    keepLast(this.#masks, state, mask, MAX_MASKS);
+    return mask.slice();
+  }
+
+  #start(): void {
+    this.#automaton = new Automaton(this.network, this.trie.longest);
+    this.#texts.clear();
+    this.#masks.clear();
+  }
+
+  /** The state behind the tokens of a text, by what was read of it before. */
+  #moveTo(number: number, tokens: readonly number[]): number {
+    const text = this.#texts.get(number) ?? { tokens: [], states: [this.#automaton.start] };
+    keepLast(this.#texts, number, text, MAX_TEXTS);
+    let common = 0;
+    while (common < text.tokens.length && text.tokens[common] === tokens[common]) common++;
+    text.tokens.length = common;
+    text.states.length = common + 1;
+    for (const token of tokens.slice(common)) {
+      let state = text.states.at(-1)!;
+      const bytes = this.vocabulary[token] ?? [];
+      for (const byte of bytes) state = this.#automaton.step(state, byte);
+      if (state === DEAD || bytes.length === 0) {
+        throw new DataError("the text does not match the grammar");
+      }
+      text.tokens.push(token);
+      text.states.push(state);
+    }
+    return text.states.at(-1)!;
+  }
+}
+
+/** Puts an entry last, and drops the first one where there are too many. */
+export function keepLast<K, V>(map: Map<K, V>, key: K, value: V, most: number): void {
+  map.delete(key);
+  map.set(key, value);
+  if (map.size > most) map.delete(map.keys().next().value!);
+}

@@ -1,0 +1,269 @@
+/**
+ * A grammar as a network of nodes that read bytes, and call each other as rules do.
+ *
+ * Expressions that no text can end, such as an object that must contain itself, are left out, so that every
+ * text that the network allows can be continued to its end.
+ */
+import { DataError } from "../base/errors.ts";
+import { complement, type Expression, type Grammar, type Spelling } from "./expression.ts";
+import { byteSequences } from "./utf8.ts";
+
+/** A place in the network. */
+export type Node =
+  /** Reads a byte of a range. */
+  | { readonly kind: "byte"; readonly first: number; readonly last: number; readonly next: number }
+  | { readonly kind: "split"; readonly nodes: readonly number[] }
+  /** Reads a text of a rule, and continues behind it. */
+  | { readonly kind: "call"; readonly body: number; readonly next: number }
+  /** The end of a rule. */
+  | { readonly kind: "return" }
+  | Loop;
+
+/** Reads its body from `min` to `max` times. */
+export interface Loop {
+  readonly kind: "loop";
+  readonly body: number;
+  readonly next: number;
+  readonly min: number;
+  readonly max: number;
+}
+
+/** Nodes by number. */
+export interface Network {
+  readonly nodes: readonly Node[];
+  readonly start: number;
+  /** Beginnings of characters of JSON strings: each allows all that need no escape. */
+  readonly characters: ReadonlySet<number>;
+}
+
+/** Characters of a JSON string that are written as they are. */
+const PLAIN = complement([[0, 0x1f], [0x22, 0x22], [0x5c, 0x5c]]);
+
+const RETURN = 0;
+
+/** Most nodes: a schema at its largest size has fewer unless it is made for it. */
+const MAX_NODES = 400_000;
+
+/** @throws {DataError} for a grammar without texts, or one that is too large */
+export function networkOf(grammar: Grammar): Network {
+  const isPossible = possibleRules(grammar);
+  requireProgress(grammar);
+  const builder = new Builder(grammar, isPossible);
+  const start = builder.rule(0);
+  if (start === undefined) throw new DataError("the schema allows no value that ends");
+  return builder.finish(start);
+}
+
+class Builder {
+  readonly #nodes: Node[] = [{ kind: "return" }];
+  readonly #rules = new Map<number, number>();
+  readonly #characters = new Map<Spelling, number>();
+  /** Rules whose first node is promised. */
+  readonly #open: number[] = [];
+
+  constructor(private readonly grammar: Grammar, private readonly isPossible: readonly boolean[]) {}
+
+  /** First node of a rule; undefined for one without texts. */
+  rule(rule: number): number | undefined {
+    if (!this.isPossible[rule]) return undefined;
+    const known = this.#rules.get(rule);
+    if (known !== undefined) return known;
+    const entry = this.#add({ kind: "split", nodes: [] });
+    this.#rules.set(rule, entry);
+    this.#open.push(rule);
+    return entry;
+  }
+
+  finish(start: number): Network {
+    for (let rule; (rule = this.#open.pop()) !== undefined;) {
+      const body = this.#build(this.grammar.rules[rule]!, RETURN)!;
+      this.#nodes[this.#rules.get(rule)!] = { kind: "split", nodes: [body] };
+    }
+    return { nodes: this.#nodes, start, characters: new Set(this.#characters.values()) };
+  }
+
+  /** The node from which an expression leads to the next one; undefined where nothing does. */
+  #build(expression: Expression, next: number): number | undefined {
+    if (typeof expression === "string") return this.#text(expression, next);
+    switch (expression.kind) {
+      case "class":
+        return this.#split(
+          byteSequences(expression.ranges).map((bytes) =>
+            bytes.reduceRight(
+              (next, [first, last]) => this.#add({ kind: "byte", first, last, next }),
+              next,
+            )
+          ),
+        );
+      case "character":
+        return this.#call(this.#character(expression.spelling), next);
+      case "sequence":
+        return expression.parts.reduceRight<number | undefined>(
+          (next, part) => next === undefined ? undefined : this.#build(part, next),
+          next,
+        );
+      case "choice":
+        return this.#split(expression.options.map((option) => this.#build(option, next)));
+      case "rule":
+        return this.#call(this.rule(expression.rule), next);
+      case "repeat": {
+        const { part, min, max } = expression;
+        if (max === 0) return next;
+        if (min === 0 && max === 1) return this.#split([this.#build(part, next), next]);
+        if (min === 1 && max === 1) return this.#build(part, next);
+        const body = this.#build(part, RETURN);
+        if (body === undefined) return min === 0 ? next : undefined;
+        return this.#add({ kind: "loop", body, next, min, max });
+      }
+    }
+  }
+
+  #text(text: string, next: number): number {
+    return new TextEncoder().encode(text).reduceRight(
+      (next, byte) => this.#add({ kind: "byte", first: byte, last: byte, next }),
+      next,
+    );
+  }
+
+  #split(nodes: readonly (number | undefined)[]): number | undefined {
+    const possible = [...new Set(nodes.filter((node) => node !== undefined))];
+    if (possible.length < 2) return possible[0];
+    return this.#add({ kind: "split", nodes: possible });
+  }
+
+  /** A call that nothing follows leaves nothing to come back to. */
+  #call(body: number | undefined, next: number): number | undefined {
+    if (body === undefined || next === RETURN) return body;
+    return this.#add({ kind: "call", body, next });
+  }
+
+  #character(spelling: Spelling): number {
+    const known = this.#characters.get(spelling);
+    if (known !== undefined) return known;
+    const node = this.#build(spelling === "any" ? ANY_CHARACTER : CANONICAL_CHARACTER, RETURN)!;
+    this.#characters.set(spelling, node);
+    return node;
+  }
+
+  #add(node: Node): number {
+    if (this.#nodes.length >= MAX_NODES) {
+      throw new DataError("the schema is too large for a grammar");
+    }
+    return this.#nodes.push(node) - 1;
+  }
+}
+
+const hex = (...pairs: string[]): Expression => ({
+  kind: "class",
+  ranges: pairs.map((pair) => [pair.charCodeAt(0), pair.charCodeAt(1)]),
+});
+const all = (...parts: Expression[]): Expression => ({ kind: "sequence", parts });
+const any = (...options: Expression[]): Expression => ({ kind: "choice", options });
+const HEX = hex("09", "AF", "af"), D = hex("DD", "dd");
+
+/** Halves of a surrogate pair count as one character, and are allowed as a pair only. */
+const ANY_CHARACTER = any(
+  { kind: "class", ranges: PLAIN },
+  all("\\", hex('""', "\\\\", "//", "bb", "ff", "nn", "rr", "tt")),
+  all("\\u", any(all(hex("09", "AC", "ac", "EF", "ef"), HEX), all(D, hex("07"))), HEX, HEX),
+  all("\\u", D, hex("89", "AB", "ab"), HEX, HEX, "\\u", D, hex("CF", "cf"), HEX, HEX),
+);
+
+const CANONICAL_CHARACTER = any(
+  { kind: "class", ranges: PLAIN },
+  ...Array.from({ length: 0x20 }, (_, point) => String.fromCharCode(point)).concat('"', "\\")
+    .map((character) => JSON.stringify(character).slice(1, -1)),
+);
+
+/** Rules from which a text can come to an end. */
+function possibleRules({ rules }: Grammar): boolean[] {
+  const isPossible = rules.map(() => false);
+  const users = rules.map((): number[] => []);
+  for (const [user, rule] of rules.entries()) {
+    for (const used of rulesIn(rule)) users[used]!.push(user);
+  }
+  const ends = (expression: Expression): boolean => {
+    if (typeof expression === "string") return true;
+    switch (expression.kind) {
+      case "class":
+        return expression.ranges.length > 0;
+      case "character":
+        return true;
+      case "sequence":
+        return expression.parts.every(ends);
+      case "choice":
+        return expression.options.some(ends);
+      case "repeat":
+        return expression.min === 0 || ends(expression.part);
+      case "rule":
+        return isPossible[expression.rule]!;
+    }
+  };
+  const open = new Set(rules.keys());
+  for (const rule of open) {
+    open.delete(rule);
+    if (isPossible[rule] || !ends(rules[rule]!)) continue;
+    isPossible[rule] = true;
+    for (const user of users[rule]!) if (!isPossible[user]) open.add(user);
+  }
+  return isPossible;
+}
+
+function* rulesIn(expression: Expression): Generator<number> {
+  if (typeof expression === "string") return;
+  if (expression.kind === "rule") yield expression.rule;
+  else if (expression.kind === "repeat") yield* rulesIn(expression.part);
+  else if (expression.kind === "sequence") {
+    for (const part of expression.parts) yield* rulesIn(part);
+  } else if (expression.kind === "choice") {
+    for (const one of expression.options) yield* rulesIn(one);
+  }
+}
+
+/** Refuses rules that lead back to themselves before they have read anything. */
+function requireProgress({ rules }: Grammar): void {
+  const firsts = rules.map((rule) => {
+    const found = new Set<number>();
+    collectFirst(rule, found);
+    return [...found];
+  });
+  const state = new Uint8Array(rules.length);
+  for (const root of rules.keys()) {
+    const path: [rule: number, next: number][] = [[root, 0]];
+    if (state[root] === 2) continue;
+    state[root] = 1;
+    while (path.length > 0) {
+      const top = path.at(-1)!;
+      const used = firsts[top[0]]![top[1]++];
+      if (used === undefined) {
+        state[top[0]] = 2;
+        path.pop();
+      } else if (state[used] === 1) {
+        throw new DataError(
+          'the schema keyword "$ref" is not supported where it leads back to itself',
+        );
+      } else if (state[used] === 0) {
+        state[used] = 1;
+        path.push([used, 0]);
+      }
+    }
+  }
+}
+
+/** Adds the rules that an expression may begin with; returns whether it may read nothing. */
+function collectFirst(expression: Expression, found: Set<number>): boolean {
+  if (typeof expression === "string") return expression === "";
+  switch (expression.kind) {
+    case "rule":
+      found.add(expression.rule);
+      return false; // no rule of a schema is empty
+    case "sequence":
+      return expression.parts.every((part) => collectFirst(part, found));
+    case "choice":
+      return expression.options.map((one) => collectFirst(one, found)).some((isEmpty) => isEmpty);
+    case "repeat":
+      return collectFirst(expression.part, found) || expression.min === 0;
+    default:
+      return false;
+  }
+}
