@@ -22,23 +22,27 @@ const DIGIT = range("09"), NONZERO = range("19");
 const MORE_DIGITS = repeat(DIGIT, 0, MAX_DIGITS - 1);
 const NATURAL = choice("0", sequence(NONZERO, MORE_DIGITS));
 const FRACTION = sequence(".", repeat(DIGIT, 1, MAX_DIGITS));
-const SIGN = optional("-");
+const SIGN = optional("-"), SIGNS = optional(choice("+", "-"));
 
 /** Any number. One with an exponent of three digits has one digit before the point. */
 export const NUMBER: Expression = sequence(
   SIGN,
   choice(
-    sequence(NATURAL, optional(FRACTION), optional(exponent(repeat(DIGIT, 1, 2)))),
-    sequence(NONZERO, optional(FRACTION), exponent(sequence(range("12"), DIGIT, DIGIT))),
+    sequence(NATURAL, optional(FRACTION), optional(exponent(SIGNS, repeat(DIGIT, 1, 2)))),
+    sequence(
+      NONZERO,
+      optional(FRACTION),
+      choice(
+        exponent(SIGNS, sequence(range("12"), DIGIT, DIGIT)),
+        exponent(SIGNS, sequence("30", range("07"))),
+        exponent("-", sequence("3", range("02"), DIGIT)),
+      ),
+    ),
   ),
 );
 
-function exponent(digits: Expression): Expression {
-  return sequence(
-    { kind: "class", ranges: [[69, 69], [101, 101]] },
-    optional(choice("+", "-")),
-    digits,
-  );
+function exponent(sign: Expression, digits: Expression): Expression {
+  return sequence({ kind: "class", ranges: [[69, 69], [101, 101]] }, sign, digits);
 }
 
 /** Any integer. */
