@@ -483,6 +483,6 @@ function isSet(mask: Int32Array, id: number): boolean {
 
 /** Schemas in the manner of public programming interfaces, by name. */
 export function apiSchemas(): readonly { readonly name: string; readonly schema: Schema }[] {
-  const path = new URL("../fixtures/schemas/apis.json", import.meta.url);
-  return JSON.parse(Deno.readTextFileSync(path));
+  const path = new URL("../fixtures/schemas/apis.jsonl", import.meta.url);
+  return Deno.readTextFileSync(path).trim().split("\n").map((line) => JSON.parse(line));
 }

@@ -4,10 +4,10 @@
  * A state is a set of places: a node of the network, and a stack of calls and loops that are open. Loops
  * count on the stack. States and stacks are numbered, so that equal ones are the same.
  */
-import type { Network } from "./network.ts";
+import type { Network, Split } from "./network.ts";
 
 /** Most places of a state: further ones of a grammar that is ambiguous beyond it are left out. */
-const MAX_PLACES = 16_384;
+const MAX_PLACES = 65_536;
 
 /** Place of nothing on a stack. */
 const EMPTY = 0;
@@ -38,6 +38,9 @@ export class Automaton {
   /** Work so far, by places that were looked at. */
   work = 0;
   #size = 0;
+  /** First and last byte of nodes that read one; zero for others, as no text has a byte of zero. */
+  readonly #bytes: Uint16Array;
+  readonly #nexts: Uint32Array;
   readonly #classOf = new Uint8Array(256);
   readonly #byteOf: number[] = [];
   readonly #states: State[] = [];
@@ -49,6 +52,12 @@ export class Automaton {
 
   /** `longest`: bytes of the longest token. */
   constructor(private readonly network: Network, private readonly longest: number) {
+    const { nodes } = network;
+    this.#bytes = Uint16Array.from(
+      nodes,
+      (node) => node.kind === "byte" ? node.first | node.last << 8 : 0,
+    );
+    this.#nexts = Uint32Array.from(nodes, (node) => node.kind === "byte" ? node.next : 0);
     this.#classifyBytes();
     this.#state([], [], false);
     this.start = this.#settle([network.start], [EMPTY]);
@@ -101,10 +110,10 @@ export class Automaton {
 
   #plainAt(node: number, stack: number): number {
     const { nodes, characters } = this.network;
-    if (!characters.has(node) || stack === EMPTY) return 0;
+    if (!characters.get(node) || stack === EMPTY) return 0;
     const { node: above, count } = this.#frames[stack]!;
     const loop = nodes[above]!;
-    if (loop.kind !== "loop" || !characters.has(loop.body)) return 0;
+    if (loop.kind !== "loop" || loop.body !== node) return 0;
     return loop.max === Infinity ? Infinity : loop.max - count + 1;
   }
 
@@ -112,17 +121,28 @@ export class Automaton {
     const { nodes, stacks, next } = this.#states[from]!;
     const byte = this.#byteOf[kind]!;
     const nextNodes: number[] = [], nextStacks: number[] = [];
-    const read = (number: number, stack: number): void => {
-      const node = this.network.nodes[number]!;
-      if (node.kind === "split") { for (const one of node.nodes) read(one, stack); }
-      else if (node.kind === "byte" && node.first <= byte && byte <= node.last) {
-        nextNodes.push(node.next);
+    const read = (node: number, stack: number): void => {
+      const byteRange = this.#bytes[node]!;
+      if (byteRange === 0) {
+        const { nodes } = this.network.nodes[node] as Split;
+        for (const one of nodes) read(one, stack);
+      } else if ((byteRange & 0xff) <= byte && byte <= byteRange >> 8) {
+        nextNodes.push(this.#nexts[node]!);
         nextStacks.push(stack);
       }
     };
-    for (const [i, node] of nodes.entries()) read(node, stacks[i]!);
+    for (let i = 0; i < nodes.length; i++) read(nodes[i]!, stacks[i]!);
     this.work += nodes.length + 1;
-    return next[kind] = this.#settle(nextNodes, nextStacks);
+    const isSettled = nextNodes.every((node) => this.#isReader(node));
+    const number = isSettled && nextNodes.length > 0
+      ? this.#state(nextNodes, nextStacks, false)
+      : this.#settle(nextNodes, nextStacks);
+    return next[kind] = number;
+  }
+
+  /** Returns whether a node reads a byte. */
+  #isReader(node: number): boolean {
+    return this.#bytes[node]! > 0 || this.network.characters.has(node);
   }
 
   /** The state of all places that these lead to without a byte. */
@@ -149,7 +169,7 @@ export class Automaton {
     let kept = 0;
     for (let at = 0; at < nodes.length; at++) {
       const stack = stacks[at]!, node = this.network.nodes[nodes[at]!]!;
-      if (node.kind === "byte" || this.network.characters.has(nodes[at]!)) {
+      if (this.#isReader(nodes[at]!)) {
         nodes[kept] = nodes[at]!;
         stacks[kept++] = stack;
       } else if (node.kind === "split") { for (const one of node.nodes) enter(one, 0, stack); }
@@ -167,14 +187,7 @@ export class Automaton {
 
   /** The number of a state. */
   #state(nodes: readonly number[], stacks: readonly number[], isComplete: boolean): number {
-    const order = Uint32Array.from(nodes.keys());
-    const isBehind = (a: number, b: number) => nodes[a]! - nodes[b]! || stacks[a]! - stacks[b]!;
-    if (order.some((i) => i > 0 && isBehind(i - 1, i) > 0)) order.sort(isBehind);
-    const sorted = {
-      nodes: order.map((i) => nodes[i]!),
-      stacks: order.map((i) => stacks[i]!),
-      isComplete,
-    };
+    const sorted = { ...inOrder(nodes, stacks), isComplete };
     const hash = hashOf(sorted);
     const alike = this.#statesOf.get(hash) ?? [];
     const known = alike.find((number) => isEqual(this.#states[number]!, sorted));
@@ -239,10 +252,24 @@ export class Automaton {
   }
 }
 
+/** Places in order, each once. */
+function inOrder(
+  nodes: readonly number[],
+  stacks: readonly number[],
+): Pick<State, "nodes" | "stacks"> {
+  const isBehind = (a: number, b: number) => nodes[a]! - nodes[b]! || stacks[a]! - stacks[b]!;
+  let isSorted = true;
+  for (let i = 1; i < nodes.length && isSorted; i++) isSorted = isBehind(i - 1, i) < 0;
+  if (isSorted) return { nodes: Uint32Array.from(nodes), stacks: Uint32Array.from(stacks) };
+  const order = Uint32Array.from(nodes.keys()).sort(isBehind)
+    .filter((i, at, all) => at === 0 || isBehind(all[at - 1]!, i) !== 0);
+  return { nodes: order.map((i) => nodes[i]!), stacks: order.map((i) => stacks[i]!) };
+}
+
 function hashOf({ nodes, stacks, isComplete }: Omit<State, "next">): number {
   let hash = isComplete ? 1 : 0;
-  for (const [i, node] of nodes.entries()) {
-    hash = Math.imul(Math.imul(hash ^ node, 0x9e3779b1) ^ stacks[i]!, 0x85ebca6b);
+  for (let i = 0; i < nodes.length; i++) {
+    hash = Math.imul(Math.imul(hash ^ nodes[i]!, 0x9e3779b1) ^ stacks[i]!, 0x85ebca6b);
     hash ^= hash >>> 15;
   }
   return hash;

@@ -19,50 +19,52 @@ interface Property {
 }
 
 /** Most rules of an object: one for each property and number of those before it. */
-export const MAX_STATES = 10_000;
+export const MAX_STATES = 2000;
 
 /** Numbers of properties that an object must tell apart: none or some, or all up to its bounds. */
 export function countsOf({ min, max }: Pick<ObjectShape, "min" | "max">): number {
   return (max === Infinity ? Math.max(min, 1) : max) + 1;
 }
 
-/** An object. One of additional properties under the same name replaces the other: both are of the schema. */
+/**
+ * An object. Of two additional properties under one name the last one counts, and both are of the schema.
+ *
+ * By the number of properties that were written, there is a rule for those that may come next, from each
+ * declared one on, and a rule for what may come behind it.
+ */
 export function objectOf(shape: ObjectShape, rules: Rules): Expression {
   const { properties, additional, min, max } = shape;
   const most = countsOf(shape) - 1;
   const key = properties.length === 0 ? string() : stringExcept(properties.map(({ name }) => name));
   const other = additional === NOTHING ? NOTHING : rules.shared(member(key, additional));
-  // What may follow behind the last property, by the number of those that were written.
-  let follow = Array.from(
-    { length: most + 1 },
-    (_, count) => rules.shared(additionalOf(other, count, min, max - count)),
-  );
+  const counts = Array.from({ length: most + 1 }, (_, count) => count);
+  const more = (count: number) => max === Infinity ? Math.min(count + 1, most) : count + 1;
+  let mayEnd = true;
+  let next = counts.map((count) => additionalFrom(other, count, shape));
   for (const { name, value, isRequired } of properties.toReversed()) {
     const one = rules.shared(member(JSON.stringify(name), value));
-    const rest = follow;
-    follow = rest.map((without, count) => {
-      const written = count === 0 ? one : separated(one);
-      const more = count < most ? rest[count + 1]! : max === Infinity ? rest[count]! : NOTHING;
-      const present = value === NOTHING || more === NOTHING ? NOTHING : sequence(written, more);
-      return rules.shared(choice(present, isRequired ? NOTHING : without));
-    });
+    const behind = counts.map((count) =>
+      rules.shared(sequence(
+        BLANK,
+        choice(mayEnd && count >= min ? "}" : NOTHING, sequence(",", BLANK, next[count]!)),
+      ))
+    );
+    next = next.map((without, count) =>
+      rules.shared(choice(
+        value === NOTHING || more(count) > most ? NOTHING : sequence(one, behind[more(count)]!),
+        isRequired ? NOTHING : without,
+      ))
+    );
+    mayEnd &&= !isRequired;
   }
-  return sequence("{", BLANK, follow[0]!);
+  return sequence("{", BLANK, choice(mayEnd && min === 0 ? "}" : NOTHING, next[0]!));
 }
 
-/** Additional properties behind so many others, of which there is room for some, and the end. */
-function additionalOf(other: Expression, count: number, min: number, room: number): Expression {
-  const others = other === NOTHING
-    ? NOTHING
-    : repeat(separated(other), 0, room - (count === 0 ? 1 : 0));
-  const end = sequence(BLANK, "}");
-  if (count > 0) {
-    const isEnough = count >= min;
-    if (others === NOTHING) return isEnough ? end : NOTHING;
-    return isEnough ? sequence(others, end) : sequence(separated(other), others, end);
-  }
-  const some = others === NOTHING ? NOTHING : sequence(other, others, end);
-  return choice(min === 0 ? "}" : NOTHING, some);
+/** At least one additional property behind so many others, and the end. */
+function additionalFrom(other: Expression, count: number, { min, max }: ObjectShape): Expression {
+  // One suffices where others may come: a greater minimum is refused beside them.
+  if (other === NOTHING || count >= max || min > count + 1) return NOTHING;
+  return sequence(other, repeat(separated(other), 0, max - count - 1), BLANK, "}");
 }
 
 /** The items of an array. */

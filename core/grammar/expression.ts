@@ -12,15 +12,17 @@ export type Ranges = readonly (readonly [first: number, last: number])[];
 export type Expression =
   | string
   | { readonly kind: "class"; readonly ranges: Ranges }
-  /** A character of a JSON string: in any spelling, or as `JSON.stringify` writes it. */
-  | { readonly kind: "character"; readonly spelling: Spelling }
+  | Character
   | { readonly kind: "sequence"; readonly parts: readonly Expression[] }
   | { readonly kind: "choice"; readonly options: readonly Expression[] }
   | Repeat
   | { readonly kind: "rule"; readonly rule: number };
 
-/** Spelling of characters in JSON strings. */
-export type Spelling = "any" | "canonical";
+/** A character of a JSON string: in any spelling, or one of a class as `JSON.stringify` writes it. */
+export interface Character {
+  readonly kind: "character";
+  readonly ranges: Ranges | "any spelling";
+}
 
 /** An expression so many times; `max` may be Infinity. */
 export interface Repeat {
@@ -47,6 +49,30 @@ export function choice(...options: readonly Expression[]): Expression {
   const possible = options.filter((option) => option !== NOTHING);
   if (possible.length === 0) return NOTHING;
   return possible.length === 1 ? possible[0]! : { kind: "choice", options: possible };
+}
+
+/** Any one of these texts, whose common beginnings are read once. */
+export function oneOfTexts(texts: readonly string[]): Expression {
+  const groups = Map.groupBy(texts, ([first = ""]) => first);
+  return choice(...[...groups].map(([first, group]) => {
+    if (first === "" || group.length === 1) return group[0]!;
+    const shared = commonBeginning(group);
+    return sequence(shared, oneOfTexts(group.map((text) => text.slice(shared.length))));
+  }));
+}
+
+/** The longest beginning of all texts that does not end within a character. */
+function commonBeginning(texts: readonly string[]): string {
+  const [first, ...others] = texts as [string, ...string[]];
+  let length = first.length;
+  for (const other of others) {
+    let same = 0;
+    while (same < length && first[same] === other[same]) same++;
+    length = same;
+  }
+  return first.slice(0, length).isWellFormed()
+    ? first.slice(0, length)
+    : first.slice(0, length - 1);
 }
 
 export function repeat(part: Expression, min: number, max = Infinity): Expression {

@@ -1,9 +1,12 @@
 /** Expressions of JSON text: strings, numbers, fixed values, and any value (RFC 8259). */
 import { exactEntries, exactItems } from "../base/exact_json.ts";
 import {
+  type Character,
   choice,
   complement,
   type Expression,
+  NOTHING,
+  range,
   type Ranges,
   repeat,
   type Rules,
@@ -21,32 +24,51 @@ export const BLANK: Expression = repeat(
   12,
 );
 
-const CANONICAL: Expression = { kind: "character", spelling: "canonical" };
-
-/** A string of so many characters, which are code points, in any spelling. */
-export function string(min = 0, max = Infinity): Expression {
-  return sequence('"', repeat({ kind: "character", spelling: "any" }, min, max), '"');
-}
-
 /** Characters that `JSON.stringify` escapes. */
 const ESCAPED: Ranges = [[0, 0x1f], [0x22, 0x22], [0x5c, 0x5c]];
 
-/** A character of a class as `JSON.stringify` writes it in a string. */
-export function canonicalCharacter(ranges: Ranges): Expression {
+const ALL = complement([]), PLAIN = complement(ESCAPED);
+
+const ANY: Character = { kind: "character", ranges: "any spelling" };
+const CANONICAL: Character = { kind: "character", ranges: ALL };
+
+/** A string of so many characters, which are code points, in any spelling. */
+export function string(min = 0, max = Infinity): Expression {
+  return sequence('"', repeat(ANY, min, max), '"');
+}
+
+/** Any text in canonical spelling. */
+export const CANONICAL_TEXT: Expression = repeat(CANONICAL, 0);
+
+/** Returns whether a class has all characters that are written as they are. */
+export function hasAllPlain({ ranges }: Character): boolean {
+  return ranges === "any spelling" || complement([...ranges, ...ESCAPED]).length === 0;
+}
+
+/** The spellings of a character. */
+export function spellings({ ranges }: Character): Expression {
+  if (ranges === "any spelling") return ANY_SPELLING;
   const plain = complement([...complement(ranges), ...ESCAPED]);
   const escaped = ESCAPED.flatMap(([first, last]) =>
     Array.from({ length: last - first + 1 }, (_, i) => first + i)
   ).filter((point) => ranges.some(([first, last]) => first <= point && point <= last));
   const escapes = escaped.map((point) => JSON.stringify(String.fromCharCode(point)).slice(1, -1));
-  return choice(
-    ...(plain.length > 0 ? [{ kind: "class" as const, ranges: plain }] : []),
-    ...escapes,
-  );
+  return choice(plain.length > 0 ? { kind: "class", ranges: plain } : NOTHING, ...escapes);
 }
+
+const HEX = range("09AFaf"), D = range("DDdd");
+
+/** Halves of a surrogate pair are one character, and allowed as a pair only. */
+const ANY_SPELLING = choice(
+  { kind: "class", ranges: PLAIN },
+  sequence("\\", choice(...'"\\/bfnrt')),
+  sequence("\\u", choice(sequence(range("09ACEFacef"), HEX), sequence(D, range("07"))), HEX, HEX),
+  sequence("\\u", D, range("89ABab"), HEX, HEX, "\\u", D, range("CFcf"), HEX, HEX),
+);
 
 /** Strings in canonical spelling that are none of the names. */
 export function stringExcept(names: readonly string[]): Expression {
-  const rest = sequence(repeat(CANONICAL, 0), '"');
+  const rest = sequence(CANONICAL_TEXT, '"');
   const except = (left: readonly (readonly string[])[], depth: number): Expression => {
     const next = Map.groupBy(left.filter((name) => name.length > depth), (name) => name[depth]!);
     const isName = left.some((name) => name.length === depth);
@@ -55,7 +77,7 @@ export function stringExcept(names: readonly string[]): Expression {
     );
     return choice(
       ...(isName ? [] : ['"']),
-      sequence(canonicalCharacter(others), rest),
+      sequence({ kind: "character", ranges: others }, rest),
       ...next.entries().map(([one, names]) =>
         sequence(JSON.stringify(one).slice(1, -1), except(names, depth + 1))
       ),

@@ -5,19 +5,26 @@
  * text that the network allows can be continued to its end.
  */
 import { DataError } from "../base/errors.ts";
-import { complement, type Expression, type Grammar, type Spelling } from "./expression.ts";
+import type { Character, Expression, Grammar } from "./expression.ts";
+import { hasAllPlain, spellings } from "./json_text.ts";
 import { byteSequences } from "./utf8.ts";
 
 /** A place in the network. */
 export type Node =
   /** Reads a byte of a range. */
   | { readonly kind: "byte"; readonly first: number; readonly last: number; readonly next: number }
-  | { readonly kind: "split"; readonly nodes: readonly number[] }
+  | Split
   /** Reads a text of a rule, and continues behind it. */
   | { readonly kind: "call"; readonly body: number; readonly next: number }
   /** The end of a rule. */
   | { readonly kind: "return" }
   | Loop;
+
+/** Leads to any of several nodes. */
+export interface Split {
+  readonly kind: "split";
+  readonly nodes: readonly number[];
+}
 
 /** Reads its body from `min` to `max` times. */
 export interface Loop {
@@ -32,12 +39,9 @@ export interface Loop {
 export interface Network {
   readonly nodes: readonly Node[];
   readonly start: number;
-  /** Beginnings of characters of JSON strings: each allows all that need no escape. */
-  readonly characters: ReadonlySet<number>;
+  /** Beginnings of characters of JSON strings, and whether all that need no escape are allowed. */
+  readonly characters: ReadonlyMap<number, boolean>;
 }
-
-/** Characters of a JSON string that are written as they are. */
-const PLAIN = complement([[0, 0x1f], [0x22, 0x22], [0x5c, 0x5c]]);
 
 const RETURN = 0;
 
@@ -57,7 +61,8 @@ export function networkOf(grammar: Grammar): Network {
 class Builder {
   readonly #nodes: Node[] = [{ kind: "return" }];
   readonly #rules = new Map<number, number>();
-  readonly #characters = new Map<Spelling, number>();
+  readonly #characters = new Map<string, number>();
+  readonly #isPlain = new Map<number, boolean>();
   /** Rules whose first node is promised. */
   readonly #open: number[] = [];
 
@@ -79,7 +84,7 @@ class Builder {
       const body = this.#build(this.grammar.rules[rule]!, RETURN)!;
       this.#nodes[this.#rules.get(rule)!] = { kind: "split", nodes: [body] };
     }
-    return { nodes: this.#nodes, start, characters: new Set(this.#characters.values()) };
+    return { nodes: this.#nodes, start, characters: this.#isPlain };
   }
 
   /** The node from which an expression leads to the next one; undefined where nothing does. */
@@ -96,7 +101,7 @@ class Builder {
           ),
         );
       case "character":
-        return this.#call(this.#character(expression.spelling), next);
+        return this.#call(this.#character(expression), next);
       case "sequence":
         return expression.parts.reduceRight<number | undefined>(
           (next, part) => next === undefined ? undefined : this.#build(part, next),
@@ -137,11 +142,15 @@ class Builder {
     return this.#add({ kind: "call", body, next });
   }
 
-  #character(spelling: Spelling): number {
-    const known = this.#characters.get(spelling);
+  #character(character: Character): number {
+    const key = String(character.ranges);
+    const known = this.#characters.get(key);
     if (known !== undefined) return known;
-    const node = this.#build(spelling === "any" ? ANY_CHARACTER : CANONICAL_CHARACTER, RETURN)!;
-    this.#characters.set(spelling, node);
+    const first = this.#build(spellings(character), RETURN)!;
+    // A node of its own, which tells the character from one that begins alike.
+    const node = this.#add({ kind: "split", nodes: [first] });
+    this.#characters.set(key, node);
+    this.#isPlain.set(node, hasAllPlain(character));
     return node;
   }
 
@@ -152,28 +161,6 @@ class Builder {
     return this.#nodes.push(node) - 1;
   }
 }
-
-const hex = (...pairs: string[]): Expression => ({
-  kind: "class",
-  ranges: pairs.map((pair) => [pair.charCodeAt(0), pair.charCodeAt(1)]),
-});
-const all = (...parts: Expression[]): Expression => ({ kind: "sequence", parts });
-const any = (...options: Expression[]): Expression => ({ kind: "choice", options });
-const HEX = hex("09", "AF", "af"), D = hex("DD", "dd");
-
-/** Halves of a surrogate pair count as one character, and are allowed as a pair only. */
-const ANY_CHARACTER = any(
-  { kind: "class", ranges: PLAIN },
-  all("\\", hex('""', "\\\\", "//", "bb", "ff", "nn", "rr", "tt")),
-  all("\\u", any(all(hex("09", "AC", "ac", "EF", "ef"), HEX), all(D, hex("07"))), HEX, HEX),
-  all("\\u", D, hex("89", "AB", "ab"), HEX, HEX, "\\u", D, hex("CF", "cf"), HEX, HEX),
-);
-
-const CANONICAL_CHARACTER = any(
-  { kind: "class", ranges: PLAIN },
-  ...Array.from({ length: 0x20 }, (_, point) => String.fromCharCode(point)).concat('"', "\\")
-    .map((character) => JSON.stringify(character).slice(1, -1)),
-);
 
 /** Rules from which a text can come to an end. */
 function possibleRules({ rules }: Grammar): boolean[] {

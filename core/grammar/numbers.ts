@@ -16,6 +16,9 @@ import {
 
 const MAX_DIGITS = 200;
 
+/** Most digits of a bound, on each side of the point. */
+export const MAX_BOUND = 40;
+
 const DIGIT = range("09"), NONZERO = range("19");
 
 /** Any number of integer digits that follow a first one. */
@@ -62,9 +65,8 @@ export function decimalOf(text: string): Decimal | undefined {
   const places = trimmed.length - Number(power);
   const digits = BigInt(`${sign}${whole}${trimmed}`);
   if (digits === 0n) return { digits, places: 0 };
-  if (Math.abs(places) > MAX_DIGITS || whole!.length + trimmed.length > MAX_DIGITS) {
-    return undefined;
-  }
+  const length = whole!.length + trimmed.length;
+  if (Math.abs(places) > MAX_BOUND || length > MAX_BOUND) return undefined;
   return places >= 0 ? { digits, places } : { digits: digits * 10n ** BigInt(-places), places: 0 };
 }
 

@@ -16,7 +16,7 @@ import {
   repeat,
   sequence,
 } from "./expression.ts";
-import { canonicalCharacter } from "./json_text.ts";
+import { CANONICAL_TEXT } from "./json_text.ts";
 
 /** Longest pattern, and most places of it, counted repeats written out: a text may be at all at once. */
 const MAX_CHARACTERS = 2048, MAX_PLACES = 1024;
@@ -71,7 +71,7 @@ function unsupported(where: string): DataError {
 
 /** Whole texts in which one of the options is found. */
 function matching(options: readonly (readonly Part[])[]): Expression {
-  const any = repeat({ kind: "character", spelling: "canonical" }, 0);
+  const any = CANONICAL_TEXT;
   const expressions = options.map((parts): Expression => {
     const [only] = parts;
     if (parts.length === 1 && only?.kind === "group") return matching(only.options);
@@ -137,7 +137,7 @@ class PatternReader {
       : this.#take("[")
       ? this.#class()
       : this.#character();
-    return this.#text(canonicalCharacter(ranges), 1);
+    return this.#text(ranges.length > 0 ? { kind: "character", ranges } : NOTHING, 1);
   }
 
   #group(): Part {

@@ -9,10 +9,19 @@ import { DataError } from "../base/errors.ts";
 import { exactEntries, exactJsonText } from "../base/exact_json.ts";
 import { isObject, jsonDepth, show } from "../base/files.ts";
 import { arrayOf, countsOf, MAX_STATES, objectOf } from "./containers.ts";
-import { choice, type Expression, type Grammar, NOTHING, Rules } from "./expression.ts";
+import { choice, type Expression, type Grammar, NOTHING, oneOfTexts, Rules } from "./expression.ts";
 import { FORMATS } from "./formats.ts";
 import { anyArray, anyNumber, anyObject, anyValue, constant, string } from "./json_text.ts";
-import { ceil, compare, type Decimal, decimals, floor, INTEGER, integers } from "./numbers.ts";
+import {
+  ceil,
+  compare,
+  type Decimal,
+  decimals,
+  floor,
+  INTEGER,
+  integers,
+  MAX_BOUND,
+} from "./numbers.ts";
 import { patternString } from "./pattern.ts";
 import { areApart } from "./schema_apart.ts";
 import {
@@ -35,6 +44,9 @@ import { References } from "./schema_references.ts";
 
 /** Largest schema as JSON, and deepest. */
 const MAX_BYTES = 64 << 10, MAX_DEPTH = 48;
+
+/** Most schemas that are joined or compared with others. */
+const MAX_JOINED = 2000;
 
 /**
  * The grammar of a schema.
@@ -64,6 +76,8 @@ export function addSchema(schema: unknown, rules: Rules): Expression {
 class Translator {
   readonly root: Expression;
   readonly #references: References;
+  /** Schemas that were joined or compared so far. */
+  #joined = 0;
 
   constructor(schema: unknown, private readonly rules: Rules) {
     this.#references = new References(schema);
@@ -137,7 +151,7 @@ class Translator {
       if (part === true) return all;
       if (part === false) return refuse("allOf", "with false");
       if (part.has("$ref")) return refuse("$ref", 'in "allOf" beside other keywords');
-      return merge(all, part, "allOf");
+      return this.#merge(all, part, "allOf");
     }, others);
   }
 
@@ -149,17 +163,33 @@ class Translator {
       const one = this.#read(part);
       return typeof one === "boolean"
         ? this.#ofFields(others)
-        : this.#ofFields(merge(others, one, keyword));
+        : this.#ofFields(this.#merge(others, one, keyword));
     });
+  }
+
+  #merge(one: Fields, other: Fields, keyword: string): Fields {
+    this.#countJoined(keyword);
+    return merge(one, other, keyword);
+  }
+
+  /** A schema may join itself to others without end, or many with many. */
+  #countJoined(keyword: string): void {
+    if (this.#joined++ > MAX_JOINED) refuse(keyword, "with so many schemas to compare");
   }
 
   /** One alternative and no other, which only holds where no two have a value in common. */
   #one(fields: Fields): Expression {
     const parts = list("oneOf", fields.get("oneOf")!.value).map(([part]) => part)
       .filter((part) => part !== false).map((part) => this.#read(part));
-    const resolve = (schema: unknown) => this.#read(schema);
+    const resolve = (schema: unknown) => {
+      this.#countJoined("oneOf");
+      return this.#read(schema);
+    };
     const overlaps = parts.some((one, i) =>
-      parts.slice(i + 1).some((other) => !areApart(one, other, resolve))
+      parts.slice(i + 1).some((other) => {
+        this.#countJoined("oneOf");
+        return !areApart(one, other, resolve);
+      })
     );
     if (overlaps) refuse("oneOf", "with alternatives that may have a value in common");
     return choice(...this.#alternatives(fields, "oneOf"));
@@ -200,7 +230,7 @@ class Translator {
     const next = (keyword: string, neighbour: typeof above) =>
       mapped(
         bound(fields, keyword),
-        (value) => neighbour(value) ?? refuse(keyword, "with more than 200 digits"),
+        (value) => neighbour(value) ?? refuse(keyword, `with more than ${MAX_BOUND} digits`),
       );
     const low = stricter([bound(fields, "minimum"), next("exclusiveMinimum", above)], 1);
     const high = stricter([bound(fields, "maximum"), next("exclusiveMaximum", below)], -1);
@@ -231,38 +261,25 @@ class Translator {
 
   #object(fields: Fields): Expression {
     const properties = fields.get("properties")?.value ?? {};
-    if (!isObject(properties)) refuse("properties", "unless it is an object");
+    if (!isObject(properties)) return refuse("properties", "unless it is an object");
     const required = names(fields.get("required")?.value ?? []);
     const rest = this.#additional(fields);
-    const declared = exactEntries(properties as Record<string, unknown>).map(([name, schema]) => ({
-      name,
-      value: this.#value(schema),
-      isRequired: required.has(name),
-    }));
-    const others = [...required].filter((name) => !Object.hasOwn(properties as object, name));
+    const others = [...required].filter((name) => !Object.hasOwn(properties, name));
     if (others.length > 0 && rest === false) {
       refuse("required", `for ${show(others[0])}, which is no property`);
     }
-    const additional = rest === false ? NOTHING : this.#value(rest);
-    const all = declared.concat(
-      others.map((name) => ({ name, value: additional, isRequired: true })),
-    );
+    const declared = exactEntries(properties);
+    const bounds = boundsOf(fields, declared.length + others.length, required.size, rest !== false);
+    const isAny = declared.length + others.length === 0 && rest === true;
+    if (isAny && bounds.min === 0 && bounds.max === Infinity) return anyObject(this.rules);
+    const additional = this.#value(rest);
+    const all = [
+      ...declared.map(([name, schema]) => ({ name, value: this.#value(schema) })),
+      ...others.map((name) => ({ name, value: additional })),
+    ].map((property) => ({ ...property, isRequired: required.has(property.name) }));
     const long = all.find(({ name }) => name.length > 1000);
     if (long) refuse("properties", "with names of more than 1000 characters");
-    let [min, max] = [count(fields, "minProperties", 0), count(fields, "maxProperties", Infinity)];
-    if (min > max) refuse("minProperties", 'above "maxProperties"');
-    if (min <= required.size) min = 0;
-    if (additional === NOTHING && max >= all.length) max = Infinity;
-    if (min > 1 && additional !== NOTHING) refuse("minProperties", "beside additional properties");
-    if (all.length === 0 && rest === true && min === 0 && max === Infinity) {
-      return anyObject(this.rules);
-    }
-    if ((all.length + 1) * countsOf({ min, max }) > MAX_STATES) {
-      // Few of very many can be told apart from none.
-      const isCounted = min > 1 || max < Infinity;
-      refuse(isCounted ? min > 1 ? "minProperties" : "maxProperties" : "properties", "for so many");
-    }
-    return objectOf({ properties: all, additional, min, max }, this.rules);
+    return objectOf({ properties: all, additional, ...bounds }, this.rules);
   }
 
   /** The schema of properties without a name; false where there are none. */
@@ -272,6 +289,26 @@ class Translator {
     if (rest && rest.value !== false) refuse("unevaluatedProperties", "unless it is false");
     return !rest && !fields.has("properties");
   }
+}
+
+/** Bounds of the number of properties that must be counted, of so many that have a name. */
+function boundsOf(
+  fields: Fields,
+  named: number,
+  required: number,
+  isOpen: boolean,
+): { readonly min: number; readonly max: number } {
+  let [min, max] = [count(fields, "minProperties", 0), count(fields, "maxProperties", Infinity)];
+  if (min > max) refuse("minProperties", 'above "maxProperties"');
+  if (min <= required) min = 0;
+  if (!isOpen && max >= named) max = Infinity;
+  // Of two properties under one name, one counts.
+  if (min > 1 && isOpen) refuse("minProperties", "beside additional properties");
+  if ((named + 1) * countsOf({ min, max }) > MAX_STATES) {
+    const keyword = min > 1 ? "minProperties" : max < Infinity ? "maxProperties" : "properties";
+    refuse(keyword, "for so many properties");
+  }
+  return { min, max };
 }
 
 /** The values of `const` or `enum`, as far as a type beside them allows. */
@@ -291,10 +328,14 @@ function constants(fields: Fields): Expression {
     (!types || types.some((type) => isOfType(one.value, type)))
   );
   if (possible.length === 0) refuse(keyword, "where no value fits what is beside it");
-  return choice(...possible.map((one) => {
-    if (/Infinity/.test(String(one.value))) refuse(keyword, "with a number that is not finite");
+  const expressions = possible.map((one) => {
+    if (Math.abs(Number(one.value)) === Infinity) {
+      refuse(keyword, "with a number that is not finite");
+    }
     return constant(one.value, one.number);
-  }));
+  });
+  const texts = expressions.filter((one) => typeof one === "string");
+  return choice(oneOfTexts(texts), ...expressions.filter((one) => typeof one !== "string"));
 }
 
 /** Fields but for one, and that one. */

@@ -3,7 +3,7 @@ import { DataError } from "../base/errors.ts";
 import { exactEntries, exactItems, exactJsonText } from "../base/exact_json.ts";
 import { isObject, show } from "../base/files.ts";
 import { FORMATS } from "./formats.ts";
-import { canonicalNumber, type Decimal, decimalOf, negated } from "./numbers.ts";
+import { canonicalNumber, type Decimal, decimalOf, MAX_BOUND, negated } from "./numbers.ts";
 
 /** A value of a schema, and the digits of a number that `JSON.parse` would change. */
 export interface Field {
@@ -102,7 +102,7 @@ export function bound(fields: Fields, keyword: string): Decimal | undefined {
   if (!field) return undefined;
   const { value, number = String(value) } = field;
   if (typeof value !== "number" || !Number.isFinite(value)) refuse(keyword, `for ${show(value)}`);
-  return decimalOf(number) ?? refuse(keyword, "with more than 200 digits");
+  return decimalOf(number) ?? refuse(keyword, `with more than ${MAX_BOUND} digits`);
 }
 
 /** The names of `required`. */
@@ -177,8 +177,8 @@ export function isOfType(value: unknown, type: string): boolean {
 
 /** The least number that JavaScript tells from a lower bound that is not allowed itself. */
 export function above(value: Decimal): Decimal | undefined {
-  // Numbers have 200 digits behind the point.
-  if (value.digits === 0n) return { digits: 1n, places: 200 };
+  // JSON.stringify writes what is this small with an exponent.
+  if (value.digits === 0n) return { digits: 1n, places: 20 };
   const float = Float64Array.of(Number(`${value.digits}e${-value.places}`));
   const bits = new BigInt64Array(float.buffer);
   bits[0]! += float[0]! > 0 ? 1n : -1n;

@@ -9,7 +9,7 @@ import type { TokenMask } from "../generate/logit_rules.ts";
 import { type Automaton, DEAD } from "./automaton.ts";
 
 /** Most work for one mask; where it does not suffice, tokens of one byte are all that is offered. */
-const MAX_WORK = 2_000_000;
+const MAX_WORK = 500_000;
 
 /** Bytes that JSON strings escape. */
 const isPlain = (byte: number) => byte >= 0x20 && byte !== 0x22 && byte !== 0x5c;

@@ -7,8 +7,16 @@ export type ByteRange = readonly [first: number, last: number];
 /** Last characters of one, two, three and four bytes. */
 const LENGTHS = [0x7f, 0x7ff, 0xffff, 0x10ffff];
 
+const known = new WeakMap<Ranges, ByteRange[][]>();
+
 /** Sequences of byte ranges that spell the characters of a class, each in one way. */
 export function byteSequences(ranges: Ranges): ByteRange[][] {
+  const sequences = known.get(ranges) ?? sequencesOf(ranges);
+  known.set(ranges, sequences);
+  return sequences;
+}
+
+function sequencesOf(ranges: Ranges): ByteRange[][] {
   return ranges.flatMap(([first, last]) =>
     LENGTHS.flatMap((end, i) => {
       const from = Math.max(first, i === 0 ? 0 : LENGTHS[i - 1]! + 1), to = Math.min(last, end);
