@@ -73,13 +73,13 @@ export class GrammarEngine implements Disposable {
   }
 
   /**
-   * Limits the tokens of one text; `signal` aborts with its request.
+   * Limits the tokens of one text; a `signal` that aborts before the first mask drops it.
    * @throws {DataError} for a grammar without texts, or one that is too large
    */
   async constraint(grammar: Grammar, signal?: AbortSignal): Promise<TokenConstraint> {
     const { key, network } = this.#prepare(grammar);
     const text = this.#nextText++;
-    const after = async (tokens: readonly number[]): Promise<TokenMask> => {
+    const ask = async (tokens: readonly number[], signal?: AbortSignal): Promise<TokenMask> => {
       const question = { key, text, tokens };
       const known = await this.#ask(question, signal);
       const answer = "isUnknown" in known
@@ -89,7 +89,7 @@ export class GrammarEngine implements Disposable {
       if (answer.mask.every((bits) => bits === 0)) throw new DataError("no token fits the grammar");
       return answer.mask;
     };
-    return { first: await after([]), after };
+    return { first: await ask([], signal), after: (tokens) => ask(tokens) };
   }
 
   #prepare(grammar: Grammar): Prepared {

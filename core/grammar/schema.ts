@@ -78,6 +78,7 @@ class Translator {
   readonly #references: References;
   /** Schemas that were joined or compared so far. */
   #joined = 0;
+  #depth = 0;
 
   constructor(schema: unknown, private readonly rules: Rules) {
     this.#references = new References(schema);
@@ -98,7 +99,7 @@ class Translator {
 
   #ofFields(fields: Fields): Expression {
     if (fields.has("$ref")) return this.#reference(fields);
-    if (fields.has("allOf")) return this.#ofFields(this.#all(fields));
+    if (fields.has("allOf")) return this.#ofJoined(this.#all(fields), "allOf");
     if (fields.has("anyOf")) return choice(...this.#alternatives(fields, "anyOf"));
     if (fields.has("oneOf")) return this.#one(fields);
     if (fields.has("const") || fields.has("enum")) return constants(fields);
@@ -163,13 +164,21 @@ class Translator {
       const one = this.#read(part);
       return typeof one === "boolean"
         ? this.#ofFields(others)
-        : this.#ofFields(this.#merge(others, one, keyword));
+        : this.#ofJoined(this.#merge(others, one, keyword), keyword);
     });
   }
 
   #merge(one: Fields, other: Fields, keyword: string): Fields {
     this.#countJoined(keyword);
     return merge(one, other, keyword);
+  }
+
+  /** The values of schemas that were joined, which may be joined with others in turn. */
+  #ofJoined(fields: Fields, keyword: string): Expression {
+    if (++this.#depth > MAX_DEPTH) refuse(keyword, "where it leads back to itself");
+    const values = this.#ofFields(fields);
+    this.#depth--;
+    return values;
   }
 
   /** A schema may join itself to others without end, or many with many. */
@@ -241,6 +250,7 @@ class Translator {
     const [min, max] = [count(fields, "minItems", 0), count(fields, "maxItems", Infinity)];
     const given = fields.get("prefixItems");
     const prefix = given ? list("prefixItems", given.value).map(([one]) => this.#value(one)) : [];
+    if (prefix.length > MAX_STATES) refuse("prefixItems", "with so many");
     const stated = fields.get("items")?.value;
     if (Array.isArray(stated)) refuse("items", "as a list: prefixItems is");
     if (fields.has("unevaluatedItems") && fields.get("unevaluatedItems")!.value !== false) {

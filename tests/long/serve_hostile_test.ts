@@ -1,8 +1,9 @@
 /** `parscale serve` and requests that no client means: each is refused with 400 and a reason. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { MODEL } from "../cli/models.ts";
 import { TestServer } from "../cli/serve_testing.ts";
+import { residentOf } from "../resident.ts";
 
 Deno.test("requests that no client means are 400, and nothing is written to stderr", async (t) => {
   await using server = await TestServer.start(["--model", MODEL]);
@@ -119,11 +120,9 @@ Deno.test("hostile schemas, biases and tools are 400, and other requests are ans
   const ask = async (fields: Record<string, unknown>) =>
     (await server.complete({ ...plain, ...fields })).error;
   const format = (schema: unknown) => ({ type: "json_schema", json_schema: { schema } });
-  let refused = false;
-  const slow = { type: "string", pattern: "^((a{1,900}){1,900}){1,900}$" };
-  const pending = ask({ response_format: format(slow) }).finally(() => refused = true);
-  for (let i = 0; i < 5; i++) assertEquals(await ask({}), undefined);
-  assertEquals(refused, false, "others are answered while the schema is compiled");
+  const nested = { type: "string", pattern: "^((a{1,900}){1,900}){1,900}$" };
+  const { message } = await ask({ response_format: format(nested) });
+  assertStringIncludes(message, '"pattern" is not supported with more than 1024 places');
 
   const deep = `{"prompt":"x","response_format":${'{"a":'.repeat(10_000)}1${"}".repeat(10_000)}}`;
   const response = await server.post("/v1/completions", deep);
@@ -138,6 +137,77 @@ Deno.test("hostile schemas, biases and tools are 400, and other requests are ans
     tools: [{ type: "function", function: { name: "f", ...large } }],
   });
   assertEquals(error.param, "tools");
-  assertStringIncludes((await pending).message, "takes more than 5 s to compile");
   assertEquals(await ask({ response_format: { type: "json_object" } }), undefined);
+});
+
+/** Schemas that took seconds and gigabytes, all of which are refused. */
+const BOMBS: readonly object[] = [
+  { properties: propertiesOf(500), minProperties: 200, maxProperties: 400 },
+  { properties: propertiesOf(5000) },
+  { type: "string", pattern: "^((a{1,900}){1,900}){1,900}$" },
+  { type: "string", pattern: `^(${"[a-z]|".repeat(300)}[0-9]){1,900}$` },
+  { anyOf: [{ $ref: "#" }, { $ref: "#" }], minimum: 1 },
+  { oneOf: Array.from({ length: 2000 }, (_, i) => ({ const: i })) },
+];
+
+/** The slowest schemas that are allowed: many patterns at once, and trees that are told apart late. */
+const SLOW: readonly object[] = [
+  { type: "string", pattern: "a.{1000}" },
+  { type: "string", pattern: "^((([a-z ]{1,8}){1,8}){1,8})$" },
+  {
+    anyOf: Array.from({ length: 900 }, (_, i) => ({ type: "string", pattern: `a.{${i}}b` })),
+  },
+  { type: "object", properties: propertiesOf(990) },
+];
+
+function propertiesOf(count: number): Record<string, object> {
+  return Object.fromEntries(Array.from({ length: count }, (_, i) => [`p${i}`, {}]));
+}
+
+/** Seconds of processor time of a process so far (Linux only). */
+function processorSeconds(pid: number): number {
+  const fields = Deno.readTextFileSync(`/proc/${pid}/stat`).split(") ")[1]!.split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / 100;
+}
+
+Deno.test({
+  name: "refused schemas leave no busy thread and no memory",
+  ignore: Deno.build.os !== "linux",
+  fn: async () => {
+    await using server = await TestServer.start(["--model", MODEL]);
+    const { pid } = server.process;
+    const ask = (schema: object) => {
+      const response_format = { type: "json_schema", json_schema: { schema } };
+      return server.complete({ prompt: "x", max_tokens: 2, response_format });
+    };
+    await ask({ type: "string" });
+    const before = residentOf(pid).now;
+    for (const schema of BOMBS) {
+      const start = performance.now();
+      const { error } = await ask(schema);
+      assertMatch(error.message, /^`response_format`: the schema keyword "\w+" is not supported/);
+      assert(performance.now() - start < 250, `${error.message} took too long`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 2000));
+    assert(residentOf(pid).now - before < 64 << 20, "memory is back");
+    const from = processorSeconds(pid);
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    assert(processorSeconds(pid) - from < 0.2, "no thread is busy");
+  },
+});
+
+Deno.test("sixteen slow schemas delay the small one of another client by less than a second", async () => {
+  await using server = await TestServer.start(["--model", MODEL]);
+  const ask = (schema: object) => {
+    const response_format = { type: "json_schema", json_schema: { schema } };
+    return server.complete({ prompt: "x", max_tokens: 4, response_format });
+  };
+  const small = { type: "object", properties: { a: { type: "boolean" } }, required: ["a"] };
+  await ask(small);
+  const slow = Array.from({ length: 16 }, (_, i) => ask({ ...SLOW[i % 4], title: `${i}` }));
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  const start = performance.now();
+  assertEquals((await ask(small)).error, undefined);
+  assert(performance.now() - start < 1000, `${performance.now() - start} ms`);
+  for (const { error } of await Promise.all(slow)) assertEquals(error, undefined);
 });
