@@ -11,21 +11,15 @@ import { RandomStream } from "../core/base/random.ts";
 import { Matcher } from "../core/grammar/matcher.ts";
 import { networkOf } from "../core/grammar/network.ts";
 import { schemaGrammar } from "../core/grammar/schema.ts";
+import { tokenBytes } from "../core/grammar/token_bytes.ts";
 import { TokenTrie } from "../core/grammar/token_trie.ts";
-import { BYTE_OF_CODE } from "../core/tokenizer/byte_alphabet.ts";
 import { openTokenizer } from "../core/tokenizer/tokenizer.ts";
 
 const MODEL = fileURLToPath(new URL("../fixtures/models/tiny-qwen2", import.meta.url));
 
 const tokenizer = await openTokenizer(MODEL);
 const END = tokenizer.vocabSize;
-const vocabulary = Array.from(
-  { length: END },
-  (_, id) =>
-    tokenizer.decode([id], { skipSpecial: true }) === ""
-      ? new Uint8Array()
-      : Uint8Array.from(tokenizer.tokenText(id), (letter) => BYTE_OF_CODE[letter.charCodeAt(0)]!),
-);
+const vocabulary = tokenBytes(tokenizer, END);
 const trie = new TokenTrie([...vocabulary, new Uint8Array()], [END]);
 
 /** Random choices by a seed. */
@@ -431,7 +425,7 @@ export function trySchema(
   const tried = { refused: 0, samples: 0, documents: 0 };
   let matcher: Matcher;
   try {
-    matcher = new Matcher(networkOf(schemaGrammar(exact)), [...vocabulary], trie);
+    matcher = new Matcher(networkOf(schemaGrammar(exact)), vocabulary, trie);
   } catch (error) {
     if (!(error instanceof DataError)) throw error;
     return { ...tried, refused: 1 };

@@ -9,10 +9,16 @@ import { createHash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
 import { NO_PERMISSIONS } from "../base/worker_permissions.ts";
 import type { TokenConstraint, TokenMask } from "../generate/logit_rules.ts";
+import { exactJsonText } from "../base/exact_json.ts";
 import type { Grammar } from "./expression.ts";
-import { type Network, networkOf } from "./network.ts";
 
 const CLOSED = { error: "the model was closed" };
+
+/** A grammar, or the schema of one. */
+export type GrammarSource = Grammar | { readonly schema: unknown };
+
+/** A source as it is sent to the thread: a schema as the text that keeps its digits and order. */
+export type SentSource = Grammar | { readonly schema: string };
 
 /** Tokens that texts are made of. */
 export interface Vocabulary {
@@ -29,7 +35,7 @@ export interface GrammarQuestion {
   /** Names the grammar; short, as it travels with every token. */
   readonly key: string;
   /** Absent where the thread should know it. */
-  readonly network?: Network;
+  readonly source?: SentSource;
   /** Names the text, so that questions about it continue each other. */
   readonly text: number;
   /** All of its tokens so far. */
@@ -44,19 +50,23 @@ export type GrammarAnswer =
 
 interface Pending extends PromiseWithResolvers<GrammarAnswer> {
   readonly question: GrammarQuestion;
+  /** Characters of the source, where it has one. */
+  readonly size: number;
   readonly signal: AbortSignal | undefined;
 }
 
-/** A grammar as it is sent to the thread. */
+/** A source that is ready to be sent. */
 interface Prepared {
   readonly key: string;
-  readonly network: Network;
+  readonly source: SentSource;
+  /** Characters of its text, by which small ones come first. */
+  readonly size: number;
 }
 
 /** Follows texts through grammars. Dispose of it when no text needs them any more. */
 export class GrammarEngine implements Disposable {
   readonly #waiting: Pending[] = [];
-  readonly #prepared = new WeakMap<Grammar, Prepared>();
+  readonly #prepared = new WeakMap<GrammarSource, Prepared>();
   #asked: Pending | undefined;
   #worker: Worker | undefined;
   #isClosed = false;
@@ -74,16 +84,16 @@ export class GrammarEngine implements Disposable {
 
   /**
    * Limits the tokens of one text; a `signal` that aborts before the first mask drops it.
-   * @throws {DataError} for a grammar without texts, or one that is too large
+   * @throws {DataError} for a schema that is not supported
    */
-  async constraint(grammar: Grammar, signal?: AbortSignal): Promise<TokenConstraint> {
-    const { key, network } = this.#prepare(grammar);
+  async constraint(given: GrammarSource, signal?: AbortSignal): Promise<TokenConstraint> {
+    const { key, source, size } = this.#prepare(given);
     const text = this.#nextText++;
     const ask = async (tokens: readonly number[], signal?: AbortSignal): Promise<TokenMask> => {
       const question = { key, text, tokens };
-      const known = await this.#ask(question, signal);
+      const known = await this.#ask(question, 0, signal);
       const answer = "isUnknown" in known
-        ? await this.#ask({ ...question, network }, signal)
+        ? await this.#ask({ ...question, source }, size, signal)
         : known;
       if (!("mask" in answer)) throw new DataError("error" in answer ? answer.error : "no grammar");
       if (answer.mask.every((bits) => bits === 0)) throw new DataError("no token fits the grammar");
@@ -92,29 +102,35 @@ export class GrammarEngine implements Disposable {
     return { first: await ask([], signal), after: (tokens) => ask(tokens) };
   }
 
-  #prepare(grammar: Grammar): Prepared {
-    const known = this.#prepared.get(grammar);
+  #prepare(given: GrammarSource): Prepared {
+    const known = this.#prepared.get(given);
     if (known) return known;
-    const network = networkOf(grammar);
-    const key = createHash("sha256").update(JSON.stringify(grammar.rules)).digest("hex");
-    this.#prepared.set(grammar, { key, network });
-    return { key, network };
+    const source = "schema" in given ? { schema: exactJsonText(given.schema) } : given;
+    const text = "schema" in source ? source.schema : JSON.stringify(source.rules);
+    const key = createHash("sha256").update(`${"schema" in source} ${text}`).digest("hex");
+    const prepared = { key, source, size: text.length };
+    this.#prepared.set(given, prepared);
+    return prepared;
   }
 
-  async #ask(question: GrammarQuestion, signal?: AbortSignal): Promise<GrammarAnswer> {
+  async #ask(
+    question: GrammarQuestion,
+    size: number,
+    signal?: AbortSignal,
+  ): Promise<GrammarAnswer> {
     // A thread that nothing ends would keep the program running.
     if (this.#isClosed) return CLOSED;
-    const pending = { ...Promise.withResolvers<GrammarAnswer>(), question, signal };
+    const pending = { ...Promise.withResolvers<GrammarAnswer>(), question, size, signal };
     this.#waiting.push(pending);
     this.#next();
     return await pending.promise;
   }
 
-  /** Asks the next question: first those of texts under way, then those of small grammars. */
+  /** Asks the next question: first those of texts under way, then those with a small schema. */
   #next(): void {
     while (!this.#asked && this.#waiting.length > 0) {
-      const least = Math.min(...this.#waiting.map(({ question }) => sizeOf(question)));
-      const at = this.#waiting.findIndex(({ question }) => sizeOf(question) === least);
+      const least = Math.min(...this.#waiting.map(({ size }) => size));
+      const at = this.#waiting.findIndex(({ size }) => size === least);
       const [pending] = this.#waiting.splice(at, 1);
       if (pending!.signal?.aborted) {
         pending!.reject(pending!.signal.reason);
@@ -152,9 +168,4 @@ export class GrammarEngine implements Disposable {
     this.#worker?.terminate();
     this.#worker = undefined;
   }
-}
-
-/** Nodes that come with a question. */
-function sizeOf({ network }: GrammarQuestion): number {
-  return network?.nodes.length ?? 0;
 }

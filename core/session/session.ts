@@ -11,9 +11,7 @@ import { RandomStream } from "../base/random.ts";
 import { Engine } from "../generate/engine.ts";
 import type { TokenConstraint } from "../generate/logit_rules.ts";
 import { type Score, scoreBatch, type ScoreRequest } from "../generate/score.ts";
-import type { GrammarEngine } from "../grammar/engine.ts";
-import type { Grammar } from "../grammar/expression.ts";
-import { isObject } from "../base/files.ts";
+import type { GrammarEngine, GrammarSource } from "../grammar/engine.ts";
 import { isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { introducedValues } from "../model/init.ts";
 import { introducedTensors, parameterSpecs } from "../model/parameters.ts";
@@ -79,7 +77,6 @@ export class Session implements Disposable {
   #tokenizer: Tokenizer | undefined;
   #opening: Promise<Tokenizer> | undefined;
   #grammars: GrammarEngine | undefined;
-  readonly #schemas = new WeakMap<object, Grammar>();
   #isClosed = false;
 
   /**
@@ -282,11 +279,10 @@ export class Session implements Disposable {
    * @internal
    */
   async constraint(
-    given: Grammar | { readonly schema: unknown },
+    source: GrammarSource,
     signal?: AbortSignal,
   ): Promise<TokenConstraint> {
-    if (this.#backbone) return await this.#backbone.constraint(given, signal);
-    const grammar = "rules" in given ? given : await this.#grammarOf(given.schema);
+    if (this.#backbone) return await this.#backbone.constraint(source, signal);
     if (!this.#grammars) {
       const { GrammarEngine } = await import("../grammar/engine.ts");
       const { vocabSize, eosTokenIds: stopTokenIds } = this.config;
@@ -294,17 +290,7 @@ export class Session implements Disposable {
       this.#grammars ??= new GrammarEngine({ directory, vocabSize, stopTokenIds });
       if (this.#isClosed) this.#grammars[Symbol.dispose]();
     }
-    return await this.#grammars.constraint(grammar, signal);
-  }
-
-  /** The grammar of a schema, which many texts may share. */
-  async #grammarOf(schema: unknown): Promise<Grammar> {
-    const known = isObject(schema) ? this.#schemas.get(schema) : undefined;
-    if (known) return known;
-    const { schemaGrammar } = await import("../grammar/schema.ts");
-    const grammar = schemaGrammar(schema);
-    if (isObject(schema)) this.#schemas.set(schema, grammar);
-    return grammar;
+    return await this.#grammars.constraint(source, signal);
   }
 
   async #constraintOf(

@@ -315,13 +315,19 @@ core/serve/tool_calls.ts by unit/serve/tool_calls_test.ts
   a mark that is cut is sent at once: length + before.length → before.length
   a cut call is lost: this.format.trigger + this.#held → this.format.trigger
 
-core/grammar/source.ts by unit/generate/json_schema_test.ts
+core/grammar/schema_fields.ts by unit/grammar/schema_test.ts
   keywords that no grammar enforces pass: UNSUPPORTED.has(keyword) → false
-  names in a schema are keywords: NAMED.has(keyword) → false
+  an exclusive bound is allowed: float[0]! > 0 ? 1n : -1n → 0n
+
+core/grammar/schema.ts by unit/generate/json_schema_test.ts
   any depth is taken: jsonDepth(text) > MAX_DEPTH → false
 
-core/grammar/engine.ts by unit/generate/json_schema_test.ts
-  others are lost with a broken library: if (this.#pending.length > 0) this.#start(); →
+core/grammar/automaton.ts by unit/grammar/schema_test.ts
+  a loop is read once too often: count < loop.max → count <= loop.max
+
+core/grammar/engine.ts by unit/grammar/engine_test.ts
+  questions whose client has gone are asked: pending!.signal?.aborted → false
+  the first to come is the first to be asked: size === least → true
 `;
 
 /** All changes, by file. */
