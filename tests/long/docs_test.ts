@@ -35,7 +35,7 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
   [/^(programs=\$\()?tests\/bench\/llama_native/, "the same: it builds llama.cpp"],
   [/^deno task (bench|coverage)/, "the same"],
   [/^deno task test:gpu --emulated/, "tests/long/gpu_script_test.ts"],
-  [/^deno task test:gpu/, "needs a GPU"],
+  [/^(deno task test:gpu|deno run -A tests\/gpu\/|python3 bench_torch)/, "needs a GPU"],
   [/^deno task (frozen|law|study)/, "studies, which take minutes to days"],
   [/^deno task test:platform/, "needs emulators, and root to install them"],
   [/^podman |^bash tests\/platform\/container/, "needs a container engine"],

@@ -7,6 +7,7 @@
  */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import * as tf from "@tensorflow/tfjs-core";
+import "@tensorflow/tfjs-backend-cpu";
 import { EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
 import { prepare } from "../../../core/graph/rewrite.ts";
