@@ -50,8 +50,12 @@ export class Automaton {
   readonly #stackOf = new Map<number, number>();
   readonly #clamped = new Map<number, number>();
 
-  /** `longest`: bytes of the longest token. */
-  constructor(private readonly network: Network, private readonly longest: number) {
+  /** `longest`: bytes of a token; `reach`: those of other than plain characters within a string. */
+  constructor(
+    private readonly network: Network,
+    private readonly longest: number,
+    private readonly reach: number = longest,
+  ) {
     const { nodes } = network;
     this.#bytes = Uint16Array.from(
       nodes,
@@ -100,10 +104,21 @@ export class Automaton {
     return this.#state(kept.map((i) => nodes[i]!), kept.map((i) => stacks[i]!), false);
   }
 
-  /** A state that allows the same tokens: counts that no token can bring to a bound are one. */
+  /**
+   * A state that allows the same tokens, but for those of plain characters alone: counts that no token can
+   * bring to a bound are one.
+   */
   clamped(state: number): number {
     const { nodes, stacks, isComplete } = this.#states[state]!;
-    const clamped = Array.from(stacks, (stack) => this.#clampedStack(stack));
+    const clamped = Array.from(stacks, (stack, i) => {
+      if (this.#plainAt(nodes[i]!, stack) === 0) return this.#clampedStack(stack);
+      const { node, count, below } = this.#frames[stack]!;
+      return this.#push(
+        node,
+        this.#clampedCount(node, count, this.reach),
+        this.#clampedStack(below),
+      );
+    });
     if (clamped.every((stack, i) => stack === stacks[i])) return state;
     return this.#state([...nodes], clamped, isComplete);
   }
@@ -223,19 +238,19 @@ export class Automaton {
     let clamped = at === EMPTY ? EMPTY : this.#clamped.get(at)!;
     for (const one of above.reverse()) {
       const { node, count } = this.#frames[one]!;
-      clamped = this.#push(node, this.#clampedCount(node, count), clamped);
+      clamped = this.#push(node, this.#clampedCount(node, count, this.longest), clamped);
       this.#clamped.set(one, clamped);
     }
     return clamped;
   }
 
-  /** The least count from which a token comes to the same bounds. */
-  #clampedCount(node: number, count: number): number {
+  /** The least count from which so many characters come to the same bounds. */
+  #clampedCount(node: number, count: number, characters: number): number {
     const loop = this.network.nodes[node]!;
     if (loop.kind !== "loop" || loop.max === Infinity) return count;
-    if (loop.max - count <= this.longest) return count;
+    if (loop.max - count <= characters) return count;
     if (count >= loop.min) return Math.min(count, Math.max(loop.min, 1));
-    return loop.min - count > this.longest ? 1 : count;
+    return loop.min - count > characters ? 1 : count;
   }
 
   /** Bytes that the network never tells apart are of one class. */

@@ -1,5 +1,6 @@
 /** Texts on their way through one grammar, and the masks of tokens that may continue them. */
 import { DataError } from "../base/errors.ts";
+import type { TokenMask } from "../generate/logit_rules.ts";
 import { Automaton, DEAD } from "./automaton.ts";
 import type { Network } from "./network.ts";
 import type { TokenTrie } from "./token_trie.ts";
@@ -19,7 +20,7 @@ interface Text {
 export class Matcher {
   #automaton!: Automaton;
   readonly #texts = new Map<number, Text>();
-  readonly #masks = new Map<number, Int32Array<ArrayBuffer>>();
+  readonly #masks = new Map<number, TokenMask>();
 
   constructor(
     private readonly network: Network,
@@ -41,15 +42,14 @@ export class Matcher {
    */
   mask(text: number, tokens: readonly number[]): Int32Array<ArrayBuffer> {
     if (this.#automaton.size > MAX_STATES) this.#start();
-    const state = this.#automaton.clamped(this.#moveTo(text, tokens));
-    const known = this.#masks.get(state);
-    const mask = known ?? this.trie.mask(this.#automaton, state);
-    keepLast(this.#masks, state, mask, MAX_MASKS);
-    return mask.slice();
+    const state = this.#moveTo(text, tokens), alike = this.#automaton.clamped(state);
+    const mask = this.#masks.get(alike) ?? this.trie.mask(this.#automaton, alike);
+    keepLast(this.#masks, alike, mask, MAX_MASKS);
+    return this.trie.withPlain(mask, this.#automaton.plainCharacters(state));
   }
 
   #start(): void {
-    this.#automaton = new Automaton(this.network, this.trie.longest);
+    this.#automaton = new Automaton(this.network, this.trie.longest, this.trie.reach);
     this.#texts.clear();
     this.#masks.clear();
   }

@@ -29,8 +29,10 @@ interface Tree {
 export class TokenTrie {
   /** Bytes of the longest token. */
   readonly longest: number;
+  /** Most bytes of a string in a token that is not of plain characters alone. */
+  readonly reach: number;
   readonly #all: Tree;
-  /** Tokens that are not of plain characters alone. */
+  /** Tokens that are not of plain characters alone, and that may come within a string. */
   readonly #others: Tree;
   /** Tokens of so many plain characters, or fewer. */
   readonly #plain: TokenMask[] = [];
@@ -41,8 +43,10 @@ export class TokenTrie {
     const words = Math.ceil(tokens.length / 32);
     const ids = [...tokens.keys()].filter((id) => tokens[id]!.length > 0);
     this.#all = treeOf(tokens, ids);
-    this.#others = treeOf(tokens, ids.filter((id) => lengths[id] === 0));
+    const others = ids.filter((id) => lengths[id] === 0 && bytesWithin(tokens[id]!) > 0);
+    this.#others = treeOf(tokens, others);
     this.longest = ids.reduce((most, id) => Math.max(most, tokens[id]!.length), 1);
+    this.reach = others.reduce((most, id) => Math.max(most, bytesWithin(tokens[id]!)), 1);
     this.#plain.push(new Int32Array(words));
     const byLength = Map.groupBy(ids, (id) => lengths[id]!);
     const longest = Math.max(0, ...byLength.keys());
@@ -53,17 +57,24 @@ export class TokenTrie {
     }
   }
 
-  /** The tokens that may come in a state. */
-  mask(automaton: Automaton, state: number): Int32Array<ArrayBuffer> {
-    const length = automaton.plainCharacters(state);
-    const mask = Int32Array.from(this.#plain[Math.min(length, this.#plain.length - 1)]!);
-    const isWhole = length === 0
+  /** The tokens that may come in a state, but for those of plain characters within a string. */
+  mask(automaton: Automaton, state: number): TokenMask {
+    const mask = new Int32Array(this.#plain[0]!.length);
+    const isWhole = automaton.plainCharacters(state) === 0
       ? walk(this.#all, automaton, state, mask)
       : walk(this.#others, automaton, state, mask) &&
         walk(this.#all, automaton, automaton.withoutPlain(state), mask);
     if (!isWhole) walk(this.#all, automaton, state, mask, 1);
     if (automaton.isComplete(state)) { for (const id of this.stopTokenIds) allow(mask, id); }
     return mask;
+  }
+
+  /** The mask with all tokens of so many plain characters, or fewer. */
+  withPlain(mask: TokenMask, length: number): Int32Array<ArrayBuffer> {
+    const plain = this.#plain[Math.min(length, this.#plain.length - 1)]!;
+    const all = new Int32Array(mask);
+    if (length > 0) { for (let i = 0; i < all.length; i++) all[i]! |= plain[i]!; }
+    return all;
   }
 }
 
@@ -79,6 +90,12 @@ function plainLength(bytes: Uint8Array): number {
   } catch {
     return 0;
   }
+}
+
+/** Bytes of a token within a string, its end included; zero where it has one that no string has. */
+function bytesWithin(bytes: Uint8Array): number {
+  const end = bytes.findIndex((byte) => byte < 0x20 || byte === 0x22);
+  return end < 0 ? bytes.length : bytes[end] === 0x22 ? end + 1 : 0;
 }
 
 const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
