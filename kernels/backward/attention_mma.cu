@@ -145,27 +145,34 @@ struct Fetched {
   Piece queries[PIECES], upstream[PIECES];
   Query of;
 
-  __device__ void fetch(const Gradients& in, bool text, int row, int k, int start) {
-    const Attention& a = in.a;
+  // Calls use(i, query, d) for each piece of this thread: elements d … d + 7 of a query of the
+  // item.
+  template <class Use>
+  __device__ static void eachPiece(Use use) {
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
-      const int at = threadIdx.x + i * THREADS, query = start + at / (D / 8), d = at % (D / 8) * 8;
+      const int at = threadIdx.x + i * THREADS;
+      if (at < ITEM * (D / 8)) use(i, at / (D / 8), at % (D / 8) * 8);
+    }
+  }
+
+  __device__ void fetch(const Gradients& in, bool text, int row, int k, int start) {
+    const Attention& a = in.a;
+    eachPiece([&](int i, int from, int d) {
+      const int query = start + from;
       queries[i] = upstream[i] = {};
-      if (query >= a.queries() || at >= ITEM * (D / 8)) continue;
+      if (query >= a.queries()) return;
       queries[i] = *reinterpret_cast<const Piece*>(in.q + a.head(row % a.R, k, query) * D + d);
       upstream[i] = *reinterpret_cast<const Piece*>(in.dout + a.head(row, k, query) * D + d);
-    }
+    });
     if (threadIdx.x < ITEM) of = queryOf(in, text, row, k, start + (int)threadIdx.x);
   }
 
   __device__ void place(SlotMemory& memory) const {
-#pragma unroll
-    for (int i = 0; i < PIECES; i++) {
-      const int at = threadIdx.x + i * THREADS, to = at / (D / 8) * SPAN + at % (D / 8) * 8;
-      if (at >= ITEM * (D / 8)) continue;
-      *reinterpret_cast<Piece*>(memory.queries + to) = queries[i];
-      *reinterpret_cast<Piece*>(memory.upstream + to) = upstream[i];
-    }
+    eachPiece([&](int i, int query, int d) {
+      *reinterpret_cast<Piece*>(memory.queries + query * SPAN + d) = queries[i];
+      *reinterpret_cast<Piece*>(memory.upstream + query * SPAN + d) = upstream[i];
+    });
     if (threadIdx.x < ITEM) memory.of[threadIdx.x] = of;
   }
 };

@@ -9,16 +9,9 @@
 //
 // A warp computes COLUMNS columns for ROWS rows at once: each weight is read once, and each x once
 // per COLUMNS columns. The blocks of the layers follow each other.
+#include "common/layers.cuh"
 #include "common/reduce.cuh"
 #include "common/types.cuh"
-
-#if F32_OUT
-typedef float Result;
-__device__ inline Result result(float x) { return x; }
-#else
-typedef Element Result;
-__device__ inline Result result(float x) { return fromFloat(x); }
-#endif
 
 constexpr int WARPS = 4, COLUMNS = 4, SPAN = WARPS * COLUMNS;
 
@@ -29,15 +22,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
            const Element* __restrict__ weight1, const Element* __restrict__ weight2,
            const Element* __restrict__ bias0, const Element* __restrict__ bias1,
            const Element* __restrict__ bias2, int M, int N0, int N1, int N2, int K) {
-  const int blocks0 = (N0 + SPAN - 1) / SPAN, blocks1 = (N1 + SPAN - 1) / SPAN;
-  const int layer = blockIdx.x < blocks0 ? 0 : blockIdx.x < blocks0 + blocks1 ? 1 : 2;
-  const int block = blockIdx.x - (layer == 0 ? 0 : layer == 1 ? blocks0 : blocks0 + blocks1);
-  const int N = layer == 0 ? N0 : layer == 1 ? N1 : N2;
-  const int column = (block * WARPS + threadIdx.x / 32) * COLUMNS, lane = threadIdx.x % 32;
+  const Layer layer =
+      layerOf<SPAN>({weight0, bias0, y0, N0}, {weight1, bias1, y1, N1}, {weight2, bias2, y2, N2});
+  const int N = layer.N, lane = threadIdx.x % 32;
+  const int column = layer.column + threadIdx.x / 32 * COLUMNS;
   if (column >= N) return;
-  const Element* weight = layer == 0 ? weight0 : layer == 1 ? weight1 : weight2;
-  const Element* bias = layer == 0 ? bias0 : layer == 1 ? bias1 : bias2;
-  Result* y = layer == 0 ? y0 : layer == 1 ? y1 : y2;
 
   // Past the edge the last row and the last column are computed again and not stored.
   float sums[COLUMNS][ROWS] = {};
@@ -46,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
     Pack w[COLUMNS];
 #pragma unroll
     for (int j = 0; j < COLUMNS; j++) {
-      w[j] = load(weight + (long long)min(column + j, N - 1) * K + k, step);
+      w[j] = load(layer.weight + (long long)min(column + j, N - 1) * K + k, step);
     }
 #pragma unroll
     for (int m = 0; m < ROWS; m++) {
@@ -64,8 +53,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 3)
     for (int j = 0; j < COLUMNS; j++) {
       const float sum = warpSum(sums[j][m]);
       if (lane != 0 || m >= M || column + j >= N) continue;
-      const float offset = bias ? toFloat(bias[column + j]) : 0.0f;
-      y[(long long)m * N + column + j] = result(sum + offset);
+      const float offset = layer.bias ? toFloat(layer.bias[column + j]) : 0.0f;
+      layer.y[(long long)m * N + column + j] = result(sum + offset);
     }
   }
 }

@@ -9,16 +9,9 @@
 // it, with the weights as the left operand (16 columns of y) and x as the right one (8 rows). A
 // lane reads 8 neighbouring elements of a row at once, four for one product and four for the next:
 // which k meets which place of an operand is free, as long as both operands agree.
+#include "common/layers.cuh"
 #include "common/ptx.cuh"
 #include "common/types.cuh"
-
-#if F32_OUT
-typedef float Result;
-__device__ inline Result result(float x) { return x; }
-#else
-typedef Element Result;
-__device__ inline Result result(float x) { return fromFloat(x); }
-#endif
 
 constexpr int WARPS = 8, SPAN = 16, ROWS = 8, CHUNK = 32;
 
@@ -34,19 +27,15 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
                const Element* __restrict__ weight1, const Element* __restrict__ weight2,
                const Element* __restrict__ bias0, const Element* __restrict__ bias1,
                const Element* __restrict__ bias2, int M, int N0, int N1, int N2, int K) {
-  const int blocks0 = (N0 + SPAN - 1) / SPAN, blocks1 = (N1 + SPAN - 1) / SPAN;
-  const int layer = blockIdx.x < blocks0 ? 0 : blockIdx.x < blocks0 + blocks1 ? 1 : 2;
-  const int block = blockIdx.x - (layer == 0 ? 0 : layer == 1 ? blocks0 : blocks0 + blocks1);
-  const int N = layer == 0 ? N0 : layer == 1 ? N1 : N2, column = block * SPAN;
+  const Layer layer =
+      layerOf<SPAN>({weight0, bias0, y0, N0}, {weight1, bias1, y1, N1}, {weight2, bias2, y2, N2});
+  const int N = layer.N, column = layer.column;
   if (column >= N) return;
-  const Element* weight = layer == 0 ? weight0 : layer == 1 ? weight1 : weight2;
-  const Element* bias = layer == 0 ? bias0 : layer == 1 ? bias1 : bias2;
-  Result* y = layer == 0 ? y0 : layer == 1 ? y1 : y2;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / 4, pair = lane % 4;
 
   // Past the edge the last column is computed again and not stored; rows past M are zeros.
-  const Element* upper = weight + (long long)min(column + group, N - 1) * K + pair * 8;
-  const Element* lower = weight + (long long)min(column + group + 8, N - 1) * K + pair * 8;
+  const Element* upper = layer.weight + (long long)min(column + group, N - 1) * K + pair * 8;
+  const Element* lower = layer.weight + (long long)min(column + group + 8, N - 1) * K + pair * 8;
   const Element* row = x + (long long)min(group, M - 1) * K + pair * 8;
   const unsigned kept = group < M ? ~0u : 0u;
   float sums[4] = {};
@@ -67,8 +56,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
   __syncthreads();
   const int m = threadIdx.x / SPAN, n = column + threadIdx.x % SPAN;
   if (m >= M || n >= N) return;
-  float sum = bias ? toFloat(bias[n]) : 0.0f;
+  float sum = layer.bias ? toFloat(layer.bias[n]) : 0.0f;
 #pragma unroll
   for (int each = 0; each < WARPS; each++) sum += parts[each][m][threadIdx.x % SPAN];
-  y[(long long)m * N + n] = result(sum);
+  layer.y[(long long)m * N + n] = result(sum);
 }

@@ -4,6 +4,7 @@
  * Arguments are read from the text of the kernel, so that they are declared once: launches name them.
  */
 import attention from "../../../../kernels/common/attention.cuh" with { type: "text" };
+import layers from "../../../../kernels/common/layers.cuh" with { type: "text" };
 import ptx from "../../../../kernels/common/ptx.cuh" with { type: "text" };
 import reduce from "../../../../kernels/common/reduce.cuh" with { type: "text" };
 import strides from "../../../../kernels/common/strides.cuh" with { type: "text" };
@@ -35,6 +36,7 @@ export interface Kernel {
 /** Headers by the name in `#include`; the compiler gets them from memory. */
 export const KERNEL_HEADERS: ReadonlyMap<string, string> = new Map([
   ["common/attention.cuh", attention],
+  ["common/layers.cuh", layers],
   ["common/ptx.cuh", ptx],
   ["common/reduce.cuh", reduce],
   ["common/strides.cuh", strides],
