@@ -7,6 +7,7 @@
  */
 import type { MemoryPlan } from "../graph/memory_plan.ts";
 import { EnvironmentError } from "../base/errors.ts";
+import { keepLast } from "../base/recent.ts";
 import type { Program } from "../graph/program.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { buildForward, type ForwardOptions, type ForwardSizes } from "../model/forward.ts";
@@ -230,12 +231,8 @@ export class Engine {
         this.#prepared.delete(key); // the next step tries again
         throw error;
       });
-    this.#prepared.delete(key);
-    this.#prepared.set(key, ready); // now the most recently used
     const { staticShapes } = this.device.traits;
-    if (this.#prepared.size > MAX_PROGRAMS[staticShapes ? "static" : "dynamic"]) {
-      this.#prepared.delete(this.#prepared.keys().next().value!);
-    }
+    keepLast(this.#prepared, key, ready, MAX_PROGRAMS[staticShapes ? "static" : "dynamic"]);
     return ready;
   }
 

@@ -35,7 +35,7 @@ interface Frame {
 
 export class Automaton {
   readonly start: number;
-  /** Work so far, by places that were looked at. */
+  /** Number of places visited so far. */
   work = 0;
   #size = 0;
   /** First and last byte of nodes that read one; zero for others, as no text has a byte of zero. */

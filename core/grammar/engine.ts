@@ -7,9 +7,9 @@
  */
 import { createHash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
+import { exactJsonText } from "../base/exact_json.ts";
 import { NO_PERMISSIONS } from "../base/worker_permissions.ts";
 import type { TokenConstraint, TokenMask } from "../generate/logit_rules.ts";
-import { exactJsonText } from "../base/exact_json.ts";
 import type { Grammar } from "./expression.ts";
 
 const CLOSED = { error: "the model was closed" };

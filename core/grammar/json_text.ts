@@ -83,7 +83,7 @@ export function stringExcept(names: readonly string[]): Expression {
       ),
     );
   };
-  // A lone surrogate is no character: no key has one.
+  // UTF-8 cannot write a lone surrogate, so a key never has one.
   const whole = names.filter((name) => name.isWellFormed());
   return sequence('"', except(whole.map((name) => Array.from(name)), 0));
 }

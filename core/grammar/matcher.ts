@@ -1,5 +1,6 @@
 /** Texts on their way through one grammar, and the masks of tokens that may continue them. */
 import { DataError } from "../base/errors.ts";
+import { keepLast } from "../base/recent.ts";
 import type { TokenMask } from "../generate/logit_rules.ts";
 import { Automaton, DEAD } from "./automaton.ts";
 import type { Network } from "./network.ts";
@@ -74,11 +75,4 @@ export class Matcher {
     }
     return text.states.at(-1)!;
   }
-}
-
-/** Puts an entry last, and drops the first one where there are too many. */
-export function keepLast<K, V>(map: Map<K, V>, key: K, value: V, most: number): void {
-  map.delete(key);
-  map.set(key, value);
-  if (map.size > most) map.delete(map.keys().next().value!);
 }

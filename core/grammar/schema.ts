@@ -276,7 +276,7 @@ class Translator {
     const rest = this.#additional(fields);
     const others = [...required].filter((name) => !Object.hasOwn(properties, name));
     if (others.length > 0 && rest === false) {
-      refuse("required", `for ${show(others[0])}, which is no property`);
+      refuse("required", `for ${show(others[0])}, which is not a property`);
     }
     const declared = exactEntries(properties);
     const bounds = boundsOf(fields, declared.length + others.length, required.size, rest !== false);

@@ -2,9 +2,10 @@
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
 import { parseExactJson } from "../base/exact_json.ts";
+import { keepLast } from "../base/recent.ts";
 import { openTokenizer } from "../tokenizer/tokenizer.ts";
 import type { GrammarAnswer, GrammarQuestion, SentSource, Vocabulary } from "./engine.ts";
-import { keepLast, Matcher } from "./matcher.ts";
+import { Matcher } from "./matcher.ts";
 import { networkOf } from "./network.ts";
 import { schemaGrammar } from "./schema.ts";
 import { tokenBytes } from "./token_bytes.ts";

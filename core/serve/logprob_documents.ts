@@ -52,22 +52,22 @@ export function chatLogprobs(tokenizer: Tokenizer, tokens: readonly CompletionTo
   return { content, refusal: null };
 }
 
-/** Bytes of a token that is part of a character. */
-function partialBytes(tokenizer: Tokenizer, id: number): Uint8Array | undefined {
-  const isPart = tokenizer.kind === "byte-level-bpe" && tokenizer.decode([id]).includes("\ufffd");
+/** Bytes of a token that is part of a character, as its text shows. */
+function partialBytes(tokenizer: Tokenizer, id: number, text: string): Uint8Array | undefined {
+  const isPart = tokenizer.kind === "byte-level-bpe" && text.includes("\ufffd");
   return isPart ? unspell(tokenizer.tokenText(id)) : undefined;
 }
 
 /** Bytes of a token, which may be part of a character. */
 function bytesOf(tokenizer: Tokenizer, id: number): number[] {
-  const bytes = partialBytes(tokenizer, id);
-  return [...bytes ?? new TextEncoder().encode(tokenizer.decode([id]))];
+  const text = tokenizer.decode([id]);
+  return [...partialBytes(tokenizer, id, text) ?? new TextEncoder().encode(text)];
 }
 
 /** Text of a token, or as in the API of OpenAI the bytes of one that is part of a character. */
 function nameOf(tokenizer: Tokenizer, id: number): string {
-  const bytes = partialBytes(tokenizer, id);
-  if (!bytes) return tokenizer.decode([id]);
+  const text = tokenizer.decode([id]), bytes = partialBytes(tokenizer, id, text);
+  if (!bytes) return text;
   return `bytes:${
     Array.from(bytes, (byte) => `\\x${byte.toString(16).padStart(2, "0")}`).join("")
   }`;

@@ -38,6 +38,8 @@ export class ToolCallParser {
   /** Text that is not decided yet. */
   #held = "";
   #reads: "text" | "call" | "bare call" = "text";
+  /** True once no more text comes. */
+  #isOver = false;
   /** The arguments of the call under way, once its name is known. */
   #value: JsonValue | undefined;
   #hasText = false;
@@ -56,18 +58,11 @@ export class ToolCallParser {
 
   /** Returns what was held back at the end of an answer. */
   end(): ParsedText {
-    const { trigger, end } = this.format;
-    for (let at; this.#reads === "call" && !this.#value && !wholeLength(this.#held);) {
-      if ((at = this.#held.indexOf(end)) < 0) break;
-      this.#text += trigger + this.#held.slice(0, at) + end; // brackets that nothing closes
-      this.#close(at);
-      while (this.#readSome());
-    }
+    this.#isOver = true;
+    while (this.#readSome());
     const held = this.#held;
-    if (this.#reads === "bare call" && this.#addBare(held)) this.#held = "";
-    else if (this.#reads === "call" && !this.#value && !this.#addWhole(held)) {
-      this.#text += trigger + held;
-    } else if (this.#reads !== "call") this.#text += held;
+    if (this.#reads !== "call") this.#text += held;
+    else if (!this.#value && !this.#add(fieldsOf(held))) this.#text += this.format.trigger + held;
     this.#held = "";
     return this.#take();
   }
@@ -137,12 +132,12 @@ export class ToolCallParser {
   #readUnordered(): boolean {
     const { trigger, end } = this.format;
     const length = wholeLength(this.#held);
-    // The mark may stand in a text of a call that is not whole.
-    if (length === 0 && /^\s*(\{|$)/.test(this.#held)) return false;
+    // The mark may stand in a text of a call that is not whole, unless its brackets never close.
+    if (length === 0 && !this.#isOver && /^\s*(\{|$)/.test(this.#held)) return false;
     const at = this.#held.indexOf(end, length);
     if (at < 0) return false;
     const raw = this.#held.slice(0, at);
-    if (!this.#addWhole(raw)) this.#text += trigger + raw + end;
+    if (!this.#add(fieldsOf(raw))) this.#text += trigger + raw + end;
     return this.#close(at);
   }
 
@@ -160,14 +155,14 @@ export class ToolCallParser {
    * left them out have to answer with it and nothing else.
    */
   #readBare(): boolean {
-    const length = wholeLength(this.#held);
     if (!this.#mayBeCall(this.#held.trimStart())) return this.#readAsText();
+    const length = wholeLength(this.#held), isMarked = this.format.trigger !== "";
     const isAlone = this.#held.slice(length).trim() === "";
-    if (length === 0 || (this.format.trigger !== "" && isAlone)) return false;
-    if (this.format.trigger !== "" || !this.#addBare(this.#held.slice(0, length))) {
+    if (length === 0 || (isMarked && isAlone && !this.#isOver)) return false;
+    if ((isMarked && !isAlone) || !this.#addBare(fieldsOf(this.#held.slice(0, length)))) {
       return this.#readAsText();
     }
-    this.#held = this.#held.slice(length);
+    this.#held = isMarked ? "" : this.#held.slice(length);
     this.#reads = "text";
     return true;
   }
@@ -186,8 +181,8 @@ export class ToolCallParser {
     return name === undefined || this.names.has(name);
   }
 
-  #addWhole(raw: string): boolean {
-    const fields = fieldsOf(raw);
+  /** Adds a call that is whole; returns whether it is one. */
+  #add(fields: ReadonlyMap<string, string> | undefined): boolean {
     const name = jsonValue(fields?.get("name") ?? "");
     if (!fields || typeof name !== "string") return false;
     this.#begin(name);
@@ -195,14 +190,14 @@ export class ToolCallParser {
     return true;
   }
 
-  /** A call without marks: of a tool that was offered, and with no field of another meaning. */
-  #addBare(raw: string): boolean {
-    const fields = fieldsOf(raw);
-    const { name, type = "function" } = Object(jsonValue(raw)) as Record<string, unknown>;
-    const isCall = fields && this.names.has(String(name)) && type === "function" &&
-      fields.keys().every((key) => FIELDS.includes(key)) &&
+  /** The same for one without marks: of a tool that was offered, with no field of another meaning. */
+  #addBare(fields: ReadonlyMap<string, string> | undefined): boolean {
+    const valueOf = (key: string) => jsonValue(fields?.get(key) ?? "");
+    const isCall = fields?.keys().every((key) => FIELDS.includes(key)) &&
+      this.names.has(String(valueOf("name"))) &&
+      (!fields.has("type") || valueOf("type") === "function") &&
       !(fields.has("arguments") && fields.has("parameters"));
-    return !!isCall && this.#addWhole(raw);
+    return !!isCall && this.#add(fields);
   }
 
   #begin(name: string): void {

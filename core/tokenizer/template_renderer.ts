@@ -4,6 +4,7 @@
  */
 import { DataError } from "../base/errors.ts";
 import { exactEntries } from "../base/exact_json.ts";
+import { keepLast } from "../base/recent.ts";
 import { fromJson } from "./jinja/from_json.ts";
 import { parseTemplate } from "./jinja/parser.ts";
 import { render } from "./jinja/render.ts";
@@ -50,7 +51,6 @@ function parse(template: string): Block {
     throw new Error(`a template of ${template.length} characters is too long`);
   }
   block = parseTemplate(template);
-  if (parsed.size >= MAX_KEPT) parsed.delete(parsed.keys().next().value!);
-  parsed.set(template, block);
+  keepLast(parsed, template, block, MAX_KEPT);
   return block;
 }

@@ -1,15 +1,11 @@
 /** Every command that writes, on a disk that is full or becomes so. */
+import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { MODEL, PLAIN_MODEL } from "./models.ts";
-import { runShell } from "./run.ts";
+import { canMount, runMounting } from "./small_disk.ts";
 import { withScratch } from "../scratch.ts";
 
-/** True if a small file system of our own can be made: in a container it may not. */
-const { code: cannotMount } = await runShell(
-  "unshare --map-root-user --mount mount -t tmpfs none /mnt",
-);
-
-const DATA = new URL("../../fixtures/eval/data", import.meta.url).pathname;
+const DATA = fileURLToPath(new URL("../../fixtures/eval/data", import.meta.url));
 
 /** Command lines that write into the folder `disk`. */
 const COMMANDS = [
@@ -34,7 +30,7 @@ const STEPS = [1, 2, 3].map((step) =>
 
 Deno.test({
   name: "a full disk ends every command that writes with 4 and the path",
-  ignore: cannotMount !== 0,
+  ignore: !canMount,
   fn: () =>
     withScratch(async (cwd) => {
       const rows = Array.from({ length: 8 }, (_, i) => ({
@@ -50,13 +46,11 @@ Deno.test({
           `truncate -s -${free}K disk/.filler`,
           `parscale ${command} -q > out 2> err${i}; echo $?`,
         ]);
-        const script = ["mount -t tmpfs -o size=128k none disk", ...lines].join("\n");
-        await Deno.writeTextFile(`${cwd}/script`, script);
-        const { stdout, stderr } = await runShell(
-          "export PARSCALE_CACHE=$PWD/cache; export -f parscale; " +
-            "unshare --map-root-user --mount bash script",
-          { cwd },
-        );
+        const before = [
+          "export PARSCALE_CACHE=$PWD/cache",
+          "mount -t tmpfs -o size=128k none disk",
+        ];
+        const { stdout, stderr } = await runMounting([...before, ...lines].join("\n"), cwd);
         const codes = stdout.trim().split("\n");
         assertEquals(codes.length, COMMANDS.length, stderr);
         COMMANDS.forEach((command, i) => {

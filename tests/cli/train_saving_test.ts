@@ -1,7 +1,7 @@
 /** Files of `parscale train` when something goes wrong while it works. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { assertFailed, assertRefused, jsonLines } from "./models.ts";
-import { runShell } from "./run.ts";
+import { canMount, runMounting } from "./small_disk.ts";
 import { ROWS, withWorkplace } from "./train_testing.ts";
 
 Deno.test("a loss that is not finite ends with 5, names the last good checkpoint, saves nothing", () =>
@@ -138,14 +138,9 @@ Deno.test("two processes do not share a run folder", () =>
     await place.trained(`${line} --steps 1 --overwrite`);
   }));
 
-/** True if a small file system of our own can be made: in a container it may not. */
-const { code: cannotMount } = await runShell(
-  "unshare --map-root-user --mount mount -t tmpfs none /mnt",
-);
-
 Deno.test({
   name: "on a full disk the checkpoint before stays whole and the run can continue",
-  ignore: cannotMount !== 0,
+  ignore: !canMount,
   fn: () =>
     withWorkplace(async (place) => {
       // A checkpoint takes 1.7 MB: the first fits, the second does not.
@@ -156,11 +151,7 @@ Deno.test({
         cat disk/run/last; ls -A disk/run
         cp -r disk/run kept; parscale train --resume --out kept --threads 1 -q >/dev/null; echo $?`;
       await Deno.mkdir(`${place.cwd}/disk`);
-      place.write("script", script);
-      const result = await runShell(
-        "export -f parscale; unshare --map-root-user --mount bash script",
-        { cwd: place.cwd },
-      );
+      const result = await runMounting(script, place.cwd);
       const lines = result.stdout.trim().split("\n");
       assertEquals(lines[0], "4", result.stderr);
       assertEquals(

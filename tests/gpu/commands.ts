@@ -3,7 +3,7 @@
  * each document the numbers that must agree.
  */
 import { fileURLToPath } from "node:url";
-import { programLine } from "../cli/run.ts";
+import { programLine, runCommand } from "../cli/run.ts";
 
 const pathTo = (path: string) => fileURLToPath(new URL(`../../fixtures/${path}`, import.meta.url));
 const [ONE, FOUR] = [pathTo("models/python-p1"), pathTo("models/python-p4")];
@@ -91,24 +91,15 @@ async function valuesOf(given: Case, device: string, folder: string) {
   args.push(...(trains ? ["--out", `${folder}/run`] : ["--json"]));
   if (device === "cuda") args.push("--unverified");
   if (device === "cuda" && given.name !== "cost --measured") args.push("--dtype", "f32");
-  const [program, ...rest] = programLine(args);
-  const child = new Deno.Command(program!, {
-    args: rest,
-    env: { PARSCALE_CACHE: `${folder}/cache` },
-    stdin: "piped",
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
-  const writer = child.stdin.getWriter();
-  await writer.write(new TextEncoder().encode(given.stdin ?? "")).catch(() => {});
-  await writer.close().catch(() => {});
-  const { code, stdout, stderr } = await child.output();
-  const decode = (bytes: Uint8Array) => new TextDecoder().decode(bytes).trim();
+  const { code, stdout, stderr } = await runCommand(programLine(args), {
+    stdin: given.stdin ?? "",
+    env: { ...Deno.env.toObject(), PARSCALE_CACHE: `${folder}/cache` },
+  });
   // compare ends with 1 where streams answer worse
   if (code !== 0 && !(given.name === "compare" && code === 1)) {
-    throw new Error(`${code}: ${(decode(stderr) || decode(stdout)).split("\n").at(-1)}`);
+    throw new Error(`${code}: ${(stderr.trim() || stdout.trim()).split("\n").at(-1)}`);
   }
-  if (!trains) return given.read?.(JSON.parse(decode(stdout)).results) ?? [];
+  if (!trains) return given.read?.(JSON.parse(stdout).results) ?? [];
   const lines = (await Deno.readTextFile(`${folder}/run/metrics.jsonl`)).trim().split("\n");
   const steps = lines.map((line) => JSON.parse(line)).filter(({ loss }) => loss !== undefined);
   return given.read!(steps);

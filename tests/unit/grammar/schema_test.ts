@@ -2,22 +2,15 @@
 import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
 import { parseExactJson } from "../../../core/base/exact_json.ts";
-import { Automaton, DEAD } from "../../../core/grammar/automaton.ts";
 import { networkOf } from "../../../core/grammar/network.ts";
 import { schemaGrammar } from "../../../core/grammar/schema.ts";
-import { apiSchemas, Dice, randomSchema, trySchema } from "../../schema_fuzzing.ts";
-
-const LONGEST_TOKEN = 64;
+import { acceptorOf } from "./acceptor.ts";
+import { Dice, randomSchema } from "../../schema_fuzzing/schemas.ts";
+import { apiSchemas, trySchema } from "../../schema_fuzzing/try.ts";
 
 /** Returns a function that tells whether a text is allowed by a schema, whose text keeps its digits. */
 function acceptor(schema: string): (text: string) => boolean {
-  const network = networkOf(schemaGrammar(parseExactJson(schema)));
-  const automaton = new Automaton(network, LONGEST_TOKEN);
-  return (text) => {
-    let state = automaton.start;
-    for (const byte of new TextEncoder().encode(text)) state = automaton.step(state, byte);
-    return state !== DEAD && automaton.isComplete(state);
-  };
+  return acceptorOf(schemaGrammar(parseExactJson(schema)));
 }
 
 type Row = readonly [schema: string, allowed: readonly string[], others: readonly string[]];

@@ -68,7 +68,7 @@ const CASES: Readonly<Record<string, [typeof HERMES, answer: string, string, ...
   "a call whose marks were left out": [HERMES, `\n${ONE}\n`, "", 'f {"a": 1}'],
   "JSON without marks before a text": [HERMES, `${ONE} is it`, `${ONE} is it`],
   "JSON without marks behind a text": [HERMES, `See ${ONE}`, `See ${ONE}`],
-  "JSON without marks that is no call": [HERMES, '{"name": "Bob"}', '{"name": "Bob"}'],
+  "JSON without marks that is not a call": [HERMES, '{"name": "Bob"}', '{"name": "Bob"}'],
   "JSON without marks before a call": [HERMES, `{"a": 1} ${call(BARE)}`, '{"a": 1}', "g {}"],
   "JSON without marks that is cut": [HERMES, '{"name": "f", "argu', '{"name": "f", "argu'],
   "a call behind one whose brackets do not close": [

@@ -1,9 +1,8 @@
 /** The grammar of answers with tool calls: texts that it allows, and others. */
 import { assert } from "@std/assert";
-import { Automaton, DEAD } from "../../../core/grammar/automaton.ts";
-import { networkOf } from "../../../core/grammar/network.ts";
 import { Fields } from "../../../core/serve/fields.ts";
 import { readTools, toolFormatOf, toolGrammar } from "../../../core/serve/tools.ts";
+import { acceptorOf } from "../grammar/acceptor.ts";
 
 const parameters = {
   type: "object",
@@ -14,12 +13,7 @@ const tools = [{ type: "function", function: { name: "say", parameters, strict: 
 
 function acceptor(template: string, fields: Record<string, unknown>): (text: string) => boolean {
   const request = readTools(new Fields({ tools, ...fields }))!;
-  const automaton = new Automaton(networkOf(toolGrammar(request, toolFormatOf(template)!)!), 64);
-  return (text) => {
-    let state = automaton.start;
-    for (const byte of new TextEncoder().encode(text)) state = automaton.step(state, byte);
-    return state !== DEAD && automaton.isComplete(state);
-  };
+  return acceptorOf(toolGrammar(request, toolFormatOf(template)!)!);
 }
 
 const HERMES = "tools <tool_call>", LLAMA3 = 'tools "parameters"';
