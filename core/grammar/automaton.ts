@@ -4,6 +4,7 @@
  * A state is a set of places: a node of the network, and a stack of calls and loops that are open. Loops
  * count on the stack. States and stacks are numbered, so that equal ones are the same.
  */
+import type { Character } from "./expression.ts";
 import type { Network, Split } from "./network.ts";
 
 /** Most places of a state: further ones of a grammar that is ambiguous beyond it are left out. */
@@ -17,6 +18,14 @@ const PAIR = 2 ** 26;
 
 /** The state that no text is in. */
 export const DEAD = 0;
+
+/** A repeated character of a string that a text is within. */
+export interface Run {
+  /** Node of the character. */
+  readonly node: number;
+  /** Most times that the character may still come. */
+  readonly left: number;
+}
 
 interface State {
   readonly nodes: Uint32Array;
@@ -50,12 +59,8 @@ export class Automaton {
   readonly #stackOf = new Map<number, number>();
   readonly #clamped = new Map<number, number>();
 
-  /** `longest`: bytes of a token; `reach`: those of other than plain characters within a string. */
-  constructor(
-    private readonly network: Network,
-    private readonly longest: number,
-    private readonly reach: number = longest,
-  ) {
+  /** `longest`: bytes of a token. */
+  constructor(private readonly network: Network, private readonly longest: number) {
     const { nodes } = network;
     this.#bytes = Uint16Array.from(
       nodes,
@@ -65,6 +70,11 @@ export class Automaton {
     this.#classifyBytes();
     this.#state([], [], false);
     this.start = this.#settle([network.start], [EMPTY]);
+  }
+
+  /** Characters of JSON strings by their nodes. */
+  get characters(): ReadonlyMap<number, Character> {
+    return this.network.characters;
   }
 
   /** Bytes that it takes, about. */
@@ -84,50 +94,48 @@ export class Automaton {
     return known >= 0 ? known : this.#step(state, this.#classOf[byte]!);
   }
 
-  /**
-   * Characters that any string of a state may still have, all of which may be plain ones; zero where it is
-   * not between characters of a string.
-   */
-  plainCharacters(state: number): number {
+  /** The first run of a state, with the most that any place of it leaves. */
+  run(state: number): Run | undefined {
     const { nodes, stacks } = this.#states[state]!;
-    let most = 0;
-    for (const [i, node] of nodes.entries()) {
-      most = Math.max(most, this.#plainAt(node, stacks[i]!));
+    const node = nodes.find((node, i) => this.#leftAt(node, stacks[i]!) > 0);
+    if (node === undefined) return undefined;
+    let left = 0;
+    for (let i = 0; i < nodes.length; i++) {
+      if (nodes[i] === node) left = Math.max(left, this.#leftAt(node, stacks[i]!));
     }
-    return most;
+    return { node, left };
   }
 
-  /** The same state without its strings between characters. */
-  withoutPlain(state: number): number {
+  /** The same state without the run of a character. */
+  withoutRun(state: number, node: number): number {
     const { nodes, stacks } = this.#states[state]!;
-    const kept = [...nodes.keys()].filter((i) => this.#plainAt(nodes[i]!, stacks[i]!) === 0);
+    const kept = [...nodes.keys()].filter((i) =>
+      nodes[i] !== node || this.#leftAt(node, stacks[i]!) === 0
+    );
     return this.#state(kept.map((i) => nodes[i]!), kept.map((i) => stacks[i]!), false);
   }
 
   /**
-   * A state that allows the same tokens, but for those of plain characters alone: counts that no token can
-   * bring to a bound are one.
+   * A state that allows the same tokens, but for those of the run alone: counts that no token can bring to a
+   * bound are one. `reach`: most characters of the run that other tokens start with.
    */
-  clamped(state: number): number {
+  clamped(state: number, run?: Run, reach: number = this.longest): number {
     const { nodes, stacks, isComplete } = this.#states[state]!;
     const clamped = Array.from(stacks, (stack, i) => {
-      if (this.#plainAt(nodes[i]!, stack) === 0) return this.#clampedStack(stack);
+      const isInRun = nodes[i] === run?.node && this.#leftAt(run!.node, stack) > 0;
+      if (!isInRun) return this.#clampedStack(stack);
       const { node, count, below } = this.#frames[stack]!;
-      return this.#push(
-        node,
-        this.#clampedCount(node, count, this.reach),
-        this.#clampedStack(below),
-      );
+      return this.#push(node, this.#clampedCount(node, count, reach), this.#clampedStack(below));
     });
     if (clamped.every((stack, i) => stack === stacks[i])) return state;
     return this.#state([...nodes], clamped, isComplete);
   }
 
-  #plainAt(node: number, stack: number): number {
-    const { nodes, characters } = this.network;
-    if (!characters.get(node) || stack === EMPTY) return 0;
+  /** Times that a repeated character may still come; zero where a place is not within one. */
+  #leftAt(node: number, stack: number): number {
+    if (!this.network.characters.has(node) || stack === EMPTY) return 0;
     const { node: above, count } = this.#frames[stack]!;
-    const loop = nodes[above]!;
+    const loop = this.network.nodes[above]!;
     if (loop.kind !== "loop" || loop.body !== node) return 0;
     return loop.max === Infinity ? Infinity : loop.max - count + 1;
   }

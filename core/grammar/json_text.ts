@@ -40,11 +40,6 @@ export function string(min = 0, max = Infinity): Expression {
 /** Any text in canonical spelling. */
 export const CANONICAL_TEXT: Expression = repeat(CANONICAL, 0);
 
-/** Returns whether a class has all characters that are written as they are. */
-export function hasAllPlain({ ranges }: Character): boolean {
-  return ranges === "any spelling" || complement([...ranges, ...ESCAPED]).length === 0;
-}
-
 /** The spellings of a character. */
 export function spellings({ ranges }: Character): Expression {
   if (ranges === "any spelling") return ANY_SPELLING;

@@ -4,7 +4,7 @@ import { keepLast } from "../base/recent.ts";
 import type { TokenMask } from "../generate/logit_rules.ts";
 import { Automaton, DEAD } from "./automaton.ts";
 import type { Network } from "./network.ts";
-import type { TokenTrie } from "./token_trie.ts";
+import type { TokenMasks } from "./token_masks.ts";
 
 /** Texts and masks that are kept; others are read and made again when they are needed. */
 const MAX_TEXTS = 256, MAX_MASKS = 256;
@@ -21,19 +21,19 @@ interface Text {
 export class Matcher {
   #automaton!: Automaton;
   readonly #texts = new Map<number, Text>();
-  readonly #masks = new Map<number, TokenMask>();
+  readonly #known = new Map<number, TokenMask>();
 
   constructor(
     private readonly network: Network,
     private readonly vocabulary: readonly Uint8Array[],
-    private readonly trie: TokenTrie,
+    private readonly masks: TokenMasks,
   ) {
     this.#start();
   }
 
   /** Bytes that it takes, about. */
   get size(): number {
-    return this.#automaton.size + this.#masks.size * this.vocabulary.length / 8 +
+    return this.#automaton.size + this.#known.size * this.vocabulary.length / 8 +
       200 * this.network.nodes.length;
   }
 
@@ -43,16 +43,19 @@ export class Matcher {
    */
   mask(text: number, tokens: readonly number[]): Int32Array<ArrayBuffer> {
     if (this.#automaton.size > MAX_STATES) this.#start();
-    const state = this.#moveTo(text, tokens), alike = this.#automaton.clamped(state);
-    const mask = this.#masks.get(alike) ?? this.trie.mask(this.#automaton, alike);
-    keepLast(this.#masks, alike, mask, MAX_MASKS);
-    return this.trie.withPlain(mask, this.#automaton.plainCharacters(state));
+    const automaton = this.#automaton, state = this.#moveTo(text, tokens);
+    const run = automaton.run(state);
+    const runs = run && this.masks.runs(automaton.characters.get(run.node)!);
+    const alike = automaton.clamped(state, run, runs?.reach);
+    const mask = this.#known.get(alike) ?? this.masks.mask(automaton, alike, run?.node);
+    keepLast(this.#known, alike, mask, MAX_MASKS);
+    return runs ? runs.addTo(mask, run!.left) : new Int32Array(mask);
   }
 
   #start(): void {
-    this.#automaton = new Automaton(this.network, this.trie.longest, this.trie.reach);
+    this.#automaton = new Automaton(this.network, this.masks.longest);
     this.#texts.clear();
-    this.#masks.clear();
+    this.#known.clear();
   }
 
   /** The state behind the tokens of a text, by what was read of it before. */

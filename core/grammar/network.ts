@@ -6,7 +6,7 @@
  */
 import { DataError } from "../base/errors.ts";
 import type { Character, Expression, Grammar } from "./expression.ts";
-import { hasAllPlain, spellings } from "./json_text.ts";
+import { spellings } from "./json_text.ts";
 import { byteSequences } from "./utf8.ts";
 
 /** A place in the network. */
@@ -39,8 +39,8 @@ export interface Loop {
 export interface Network {
   readonly nodes: readonly Node[];
   readonly start: number;
-  /** Beginnings of characters of JSON strings, and whether all that need no escape are allowed. */
-  readonly characters: ReadonlyMap<number, boolean>;
+  /** Characters of JSON strings by their first nodes. */
+  readonly characters: ReadonlyMap<number, Character>;
 }
 
 const RETURN = 0;
@@ -61,8 +61,8 @@ export function networkOf(grammar: Grammar): Network {
 class Builder {
   readonly #nodes: Node[] = [{ kind: "return" }];
   readonly #rules = new Map<number, number>();
-  readonly #characters = new Map<string, number>();
-  readonly #isPlain = new Map<number, boolean>();
+  readonly #characters = new Map<number, Character>();
+  readonly #characterNodes = new Map<string, number>();
   /** Rules whose first node is promised. */
   readonly #open: number[] = [];
 
@@ -84,7 +84,7 @@ class Builder {
       const body = this.#build(this.grammar.rules[rule]!, RETURN)!;
       this.#nodes[this.#rules.get(rule)!] = { kind: "split", nodes: [body] };
     }
-    return { nodes: this.#nodes, start, characters: this.#isPlain };
+    return { nodes: this.#nodes, start, characters: this.#characters };
   }
 
   /** The node from which an expression leads to the next one; undefined where nothing does. */
@@ -144,13 +144,13 @@ class Builder {
 
   #character(character: Character): number {
     const key = String(character.ranges);
-    const known = this.#characters.get(key);
+    const known = this.#characterNodes.get(key);
     if (known !== undefined) return known;
     const first = this.#build(spellings(character), RETURN)!;
     // A node of its own, which tells the character from one that begins alike.
     const node = this.#add({ kind: "split", nodes: [first] });
-    this.#characters.set(key, node);
-    this.#isPlain.set(node, hasAllPlain(character));
+    this.#characterNodes.set(key, node);
+    this.#characters.set(node, character);
     return node;
   }
 

@@ -9,14 +9,14 @@ import { Matcher } from "./matcher.ts";
 import { networkOf } from "./network.ts";
 import { schemaGrammar } from "./schema.ts";
 import { tokenBytes } from "./token_bytes.ts";
-import { TokenTrie } from "./token_trie.ts";
+import { TokenMasks } from "./token_masks.ts";
 
 /** Grammars that are kept, and bytes of all together; others are sent again when they are needed. */
 const MAX_GRAMMARS = 32, MAX_BYTES = 128 << 20;
 
 interface Opened {
   readonly tokens: readonly Uint8Array[];
-  readonly trie: TokenTrie;
+  readonly masks: TokenMasks;
 }
 
 let vocabulary: Vocabulary;
@@ -25,7 +25,7 @@ const matchers = new Map<string, Matcher>();
 
 async function open({ directory, vocabSize, stopTokenIds }: Vocabulary): Promise<Opened> {
   const tokens = tokenBytes(await openTokenizer(directory), vocabSize);
-  return { tokens, trie: new TokenTrie(tokens, stopTokenIds) };
+  return { tokens, masks: new TokenMasks(tokens, stopTokenIds) };
 }
 
 /** The mask behind these tokens, by what the matcher has seen of the text already. */
@@ -42,8 +42,8 @@ async function maskOf({ key, source, text, tokens }: GrammarQuestion): Promise<G
 async function newMatcher(source: SentSource): Promise<Matcher> {
   const grammar = "schema" in source ? schemaGrammar(parseExactJson(source.schema)) : source;
   const network = networkOf(grammar);
-  const { tokens, trie } = await (opened ??= open(vocabulary));
-  return new Matcher(network, tokens, trie);
+  const { tokens, masks } = await (opened ??= open(vocabulary));
+  return new Matcher(network, tokens, masks);
 }
 
 /** Drops grammars that were not used for longest, until the others are small enough. */

@@ -32,6 +32,9 @@ const HEAD =
 /** Fields of a call without marks; Llama 3 adds a `type`. */
 const FIELDS = ["name", "arguments", "parameters", "type"];
 
+/** Code block around a call, as Qwen2.5-Coder writes it in place of its marks; its start may be cut. */
+const BLOCK = /^\s*```(?:json)?\s*(?=\{)/, BLOCK_START = /^\s*(?:`{1,2}|```j?s?o?n?\s*)$/;
+
 export class ToolCallParser {
   /** Calls so far. */
   count = 0;
@@ -88,7 +91,8 @@ export class ToolCallParser {
     if (!this.#hasText && this.#text === "" && (isBareFormat || this.count === 0)) {
       const behind = this.count > 0 ? this.#held.replace(separator.trim(), "") : this.#held;
       if (behind.trim() === "") return false;
-      if (behind.trimStart().startsWith("{")) {
+      if (!isBareFormat && !this.#isOver && BLOCK_START.test(behind)) return false;
+      if (/^\s*\{/.test(behind) || (!isBareFormat && BLOCK.test(behind))) {
         this.#held = behind;
         this.#reads = "bare call";
         return true;
@@ -155,14 +159,16 @@ export class ToolCallParser {
    * left them out have to answer with it and nothing else.
    */
   #readBare(): boolean {
-    if (!this.#mayBeCall(this.#held.trimStart())) return this.#readAsText();
-    const length = wholeLength(this.#held), isMarked = this.format.trigger !== "";
-    const isAlone = this.#held.slice(length).trim() === "";
+    const isMarked = this.format.trigger !== "", inBlock = isMarked && BLOCK.test(this.#held);
+    const held = inBlock ? this.#held.replace(BLOCK, "") : this.#held;
+    if (!this.#mayBeCall(held.trimStart())) return this.#readAsText();
+    const length = wholeLength(held), rest = held.slice(length).trim();
+    const isAlone = inBlock ? "```".startsWith(rest) : rest === "";
     if (length === 0 || (isMarked && isAlone && !this.#isOver)) return false;
-    if ((isMarked && !isAlone) || !this.#addBare(fieldsOf(this.#held.slice(0, length)))) {
+    if ((isMarked && !isAlone) || !this.#addBare(fieldsOf(held.slice(0, length)))) {
       return this.#readAsText();
     }
-    this.#held = isMarked ? "" : this.#held.slice(length);
+    this.#held = isMarked ? "" : held.slice(length);
     this.#reads = "text";
     return true;
   }

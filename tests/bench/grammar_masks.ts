@@ -11,7 +11,7 @@ import { Matcher } from "../../core/grammar/matcher.ts";
 import { networkOf } from "../../core/grammar/network.ts";
 import { schemaGrammar } from "../../core/grammar/schema.ts";
 import { tokenBytes } from "../../core/grammar/token_bytes.ts";
-import { TokenTrie } from "../../core/grammar/token_trie.ts";
+import { TokenMasks } from "../../core/grammar/token_masks.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 
 const FIXTURE = fileURLToPath(new URL("../../fixtures/models/tiny-qwen2", import.meta.url));
@@ -46,13 +46,13 @@ const CASES: Readonly<Record<string, readonly [schema: object, document: unknown
 const tokenizer = await openTokenizer(Deno.args[0] ?? FIXTURE);
 const start = performance.now();
 const vocabulary = tokenBytes(tokenizer, tokenizer.vocabSize);
-const trie = new TokenTrie(vocabulary, []);
+const masks = new TokenMasks(vocabulary, []);
 const row = (fields: Record<string, unknown>) => console.log(JSON.stringify(fields));
 row({ vocabulary: tokenizer.vocabSize, ms: rounded(performance.now() - start) });
 
 for (const [name, [schema, document]] of Object.entries(CASES)) {
   const from = performance.now();
-  const matcher = new Matcher(networkOf(schemaGrammar(schema)), vocabulary, trie);
+  const matcher = new Matcher(networkOf(schemaGrammar(schema)), vocabulary, masks);
   matcher.mask(0, []);
   const first = performance.now() - from;
   const tokens = tokenizer.encode(JSON.stringify(document));

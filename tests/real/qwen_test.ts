@@ -99,16 +99,22 @@ qwenTest("chat, a tool and a schema through the server, by the OpenAI client", a
     required: ["city"],
     additionalProperties: false,
   };
-  const called = await client.chat.completions.create({
-    ...asked,
-    messages: [{ role: "user", content: "Is it sunny in Paris?" }],
-    tools: [{ type: "function", function: { name: "weather", parameters } }],
-    tool_choice: { type: "function", function: { name: "weather" } },
-  });
-  const [call] = called.choices[0]!.message.tool_calls!;
-  if (call?.type !== "function") throw new Error("no call of a function");
-  assertEquals(call.function.name, "weather");
-  assertEquals(JSON.parse(call.function.arguments), { city: "Paris" });
+  const weather = { type: "function", function: { name: "weather", parameters } } as const;
+  // By choice, the model writes its call without the tags of its template.
+  for (const tool_choice of [weather, "auto"] as const) {
+    const called = await client.chat.completions.create({
+      ...asked,
+      messages: [{ role: "user", content: "Is it sunny in Paris? Ask the tool." }],
+      tools: [weather],
+      tool_choice,
+    });
+    const { message, finish_reason } = called.choices[0]!;
+    const [call] = message.tool_calls ?? [];
+    if (call?.type !== "function") throw new Error(`no call: ${message.content}`);
+    assertEquals(call.function.name, "weather");
+    assertEquals(JSON.parse(call.function.arguments), { city: "Paris" });
+    assertEquals(finish_reason, "tool_calls");
+  }
 
   const { choices: [parsed] } = await client.chat.completions.parse({
     ...asked,

@@ -7,7 +7,7 @@ import { Matcher } from "../../core/grammar/matcher.ts";
 import { networkOf } from "../../core/grammar/network.ts";
 import { schemaGrammar } from "../../core/grammar/schema.ts";
 import { tokenBytes } from "../../core/grammar/token_bytes.ts";
-import { TokenTrie } from "../../core/grammar/token_trie.ts";
+import { TokenMasks } from "../../core/grammar/token_masks.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { randomDocument } from "./documents.ts";
 import type { Dice, Schema } from "./schemas.ts";
@@ -17,56 +17,80 @@ const MODEL = fileURLToPath(new URL("../../fixtures/models/tiny-qwen2", import.m
 const tokenizer = await openTokenizer(MODEL);
 const END = tokenizer.vocabSize;
 const vocabulary = tokenBytes(tokenizer, END);
-const trie = new TokenTrie([...vocabulary, new Uint8Array()], [END]);
+const masks = new TokenMasks([...vocabulary, new Uint8Array()], [END]);
 
-/** Counts of what was tried. */
-export interface Tried {
-  refused: number;
-  samples: number;
-  documents: number;
+/** A schema that grammars support, with the check of `ajv`. */
+export interface Supported {
+  readonly text: string;
+  /** The schema with the order of its keys and the digits of its numbers. */
+  readonly exact: unknown;
+  readonly validate: (value: unknown) => boolean;
+  readonly matcher: Matcher;
 }
 
 /** Tokens that bring a text to its end. */
 const CLOSING = ['"', "}", "]", '"}', "e", "l", "0"].map((text) => tokenizer.encode(text)[0]!);
 
-/**
- * Tries a schema: texts along its masks are valid, and valid documents are along its masks.
- * @throws an error that shows the schema and the text
- */
-export function trySchema(
-  schema: Schema,
-  dice: Dice,
-  { samples, documents }: { readonly samples: number; readonly documents: number },
-): Tried {
+/** Makes the grammar of a schema; undefined where it is refused. */
+export function supported(schema: Schema): Supported | undefined {
   const text = JSON.stringify(schema), exact = parseExactJson(text);
-  const tried = { refused: 0, samples: 0, documents: 0 };
-  let matcher: Matcher;
   try {
-    matcher = new Matcher(networkOf(schemaGrammar(exact)), vocabulary, trie);
+    const matcher = new Matcher(networkOf(schemaGrammar(exact)), vocabulary, masks);
+    const ajv = new Ajv2020({ strict: false, validateFormats: false });
+    return { text, exact, validate: ajv.compile(schema), matcher };
   } catch (error) {
     if (!(error instanceof DataError)) throw error;
-    return { ...tried, refused: 1 };
+    return undefined;
   }
-  const ajv = new Ajv2020({ strict: false, validateFormats: false });
-  const validate = ajv.compile(schema);
-  for (let i = 0; i < samples; i++) {
-    const answer = walk(matcher, i, dice);
+}
+
+/**
+ * Checks so many texts of random tokens along the masks; fewer only where 20 times as many come to no end.
+ * Returns their number.
+ * @throws an error that shows the schema and the text
+ */
+export function tryTexts(schema: Supported, dice: Dice, count: number): number {
+  let done = 0;
+  for (let i = 0; i < 20 * count && done < count; i++) {
+    const answer = walk(schema.matcher, i, dice);
     if (answer === undefined) continue;
-    tried.samples++;
-    if (!validate(JSON.parse(answer))) throw new Error(`${text} allowed ${answer}`);
+    requireValid(schema, answer);
+    done++;
   }
-  for (let i = 0; i < documents; i++) {
+  return done;
+}
+
+/**
+ * Checks that the masks allow so many valid documents; fewer only where 50 times as many are not valid.
+ * Returns their number.
+ * @throws an error that shows the schema and the document
+ */
+export function tryDocuments(schema: Supported, dice: Dice, count: number): number {
+  const { text, exact, validate, matcher } = schema;
+  let done = 0;
+  for (let i = 0; i < 50 * count && done < count; i++) {
     const document = randomDocument(exact, exact, dice);
     if (document === undefined || !validate(JSON.parse(document))) continue;
-    tried.documents++;
     const tokens = tokenizer.encode(document);
     for (let length = 0; length <= tokens.length; length++) {
       const next = tokens[length] ?? END;
-      const isAllowed = isSet(matcher.mask(samples + i, tokens.slice(0, length)), next);
+      const isAllowed = isSet(matcher.mask(-1 - i, tokens.slice(0, length)), next);
       if (!isAllowed) throw new Error(`${text} did not allow ${document} at token ${length}`);
     }
+    done++;
   }
-  return tried;
+  return done;
+}
+
+/** @throws an error that shows the schema and the answer */
+export function requireValid({ text, validate }: Supported, answer: string): void {
+  let value: unknown;
+  try {
+    value = JSON.parse(answer);
+  } catch {
+    throw new Error(`${text} allowed ${answer}, which is not JSON`);
+  }
+  if (!validate(value)) throw new Error(`${text} allowed ${answer}`);
 }
 
 /** A text of random tokens, or undefined for one that does not come to an end. */
@@ -92,8 +116,8 @@ function isSet(mask: Int32Array, id: number): boolean {
   return (mask[id >> 5]! >> (id & 31) & 1) === 1;
 }
 
-/** Schemas in the manner of public programming interfaces, by name. */
-export function apiSchemas(): readonly { readonly name: string; readonly schema: Schema }[] {
+/** Schemas in the manner of public programming interfaces. */
+export function apiSchemas(): readonly Schema[] {
   const path = new URL("../../fixtures/schemas/apis.jsonl", import.meta.url);
-  return Deno.readTextFileSync(path).trim().split("\n").map((line) => JSON.parse(line));
+  return Deno.readTextFileSync(path).trim().split("\n").map((line) => JSON.parse(line).schema);
 }

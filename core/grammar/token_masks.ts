@@ -1,0 +1,58 @@
+/**
+ * Masks of the tokens that may continue a text.
+ *
+ * Within a repeated character of JSON strings, such as those of any string or of `[a-z]{1,200}`, most tokens
+ * that are allowed are a run of it. These are found once for each character; the walk passes over them.
+ */
+import { keepLast } from "../base/recent.ts";
+import type { TokenMask } from "../generate/logit_rules.ts";
+import type { Automaton } from "./automaton.ts";
+import type { Character } from "./expression.ts";
+import { TokenRuns } from "./token_runs.ts";
+import { allow, type TokenTrie, trieOf, walk } from "./token_trie.ts";
+
+/** Characters whose runs are kept. */
+const MAX_RUNS = 16;
+
+export class TokenMasks {
+  /** Bytes of the longest token. */
+  readonly longest: number;
+  readonly #trie: TokenTrie;
+  readonly #words: number;
+  readonly #runs = new Map<string, TokenRuns>();
+
+  /** `tokens`: bytes by id, empty for those that no grammar allows. */
+  constructor(tokens: readonly Uint8Array[], private readonly stopTokenIds: readonly number[]) {
+    this.#trie = trieOf(tokens);
+    this.#words = Math.ceil(tokens.length / 32);
+    this.longest = tokens.reduce((most, { length }) => Math.max(most, length), 1);
+  }
+
+  /** Tokens that are runs of a character. */
+  runs(character: Character): TokenRuns {
+    const key = String(character.ranges);
+    const runs = this.#runs.get(key) ?? new TokenRuns(this.#trie, character, this.#words);
+    keepLast(this.#runs, key, runs, MAX_RUNS);
+    return runs;
+  }
+
+  /**
+   * Tokens that may come in a state, but for runs of the character of this node. Where that is too much to
+   * find, those of one byte are all that is offered.
+   */
+  mask(automaton: Automaton, state: number, run?: number): TokenMask {
+    const mask = new Int32Array(this.#words);
+    if (!this.#walk(automaton, state, run, mask)) {
+      walk(this.#trie, automaton, state, mask, { maxDepth: 1 });
+    }
+    if (automaton.isComplete(state)) { for (const id of this.stopTokenIds) allow(mask, id); }
+    return mask;
+  }
+
+  #walk(automaton: Automaton, state: number, run: number | undefined, mask: TokenMask): boolean {
+    if (run === undefined) return walk(this.#trie, automaton, state, mask);
+    const { isInside: isSkipped } = this.runs(automaton.characters.get(run)!);
+    return walk(this.#trie, automaton, state, mask, { isSkipped }) &&
+      walk(this.#trie, automaton, automaton.withoutRun(state, run), mask);
+  }
+}
