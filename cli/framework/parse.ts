@@ -6,7 +6,7 @@
  */
 import { parseArgs } from "@std/cli/parse-args";
 import type { Problem } from "./misuse.ts";
-import { peerHint, renamedHint, suggestionHint } from "./suggest.ts";
+import { peerHint, suggestionHint } from "./suggest.ts";
 import { type Flag, type FlagTable, isList, isNegatable, takesValue } from "./table.ts";
 import { describeExpected } from "./values.ts";
 
@@ -140,7 +140,7 @@ export function parse(args: readonly string[], table: FlagTable): ParsedArgs {
     if (key === undefined) positionals.push(arg);
     else {
       const name = arg.slice(2).split("=")[0]!;
-      const hint = renamedHint(name, table) ?? peerHint(name, table) ??
+      const hint = peerHint(name, table) ??
         suggestionHint(arg, spellings(table)) ?? "`--help` lists the flags";
       problems.push({ message: `unknown flag \`${arg}\``, hint });
     }

@@ -13,7 +13,7 @@ import {
 } from "./constraints.ts";
 import type { Argument, Command } from "./command.ts";
 import { type Problem, throwIfAny } from "./misuse.ts";
-import { nearest, renamedHint, suggestionHint } from "./suggest.ts";
+import { nearest, suggestionHint } from "./suggest.ts";
 import type { ParsedArgs } from "./parse.ts";
 import {
   camelCase,
@@ -112,8 +112,7 @@ class Resolver {
     for (const [written, value] of Object.entries(content)) {
       const key = written.replaceAll("_", "-");
       if (!keys.includes(key)) {
-        const hint = renamedHint(key, this.table) ??
-          suggestionHint(key, keys) ?? "keys are the long flag names";
+        const hint = suggestionHint(key, keys) ?? "keys are the long flag names";
         this.problems.push({ message: `unknown key "${written}" in ${where}`, hint });
       } else if (value !== null) entries.set(key, value);
     }

@@ -80,9 +80,3 @@ export function peerHint(name: string, table: FlagTable): string | undefined {
     ?.find((ours) => Object.hasOwn(table, ours.split(" ")[0]!));
   return meant === undefined ? undefined : `did you mean \`--${meant}\`?`;
 }
-
-/** A hint for the name that a flag had in earlier versions. */
-export function renamedHint(name: string, table: FlagTable): string | undefined {
-  const now = Object.keys(table).find((key) => table[key]!.formerly?.includes(name));
-  return now === undefined ? undefined : `it is called \`--${now}\` now`;
-}

@@ -20,8 +20,6 @@ interface FlagBase {
   readonly unit?: string;
   /** Well-known values of free text, for completions. */
   readonly suggestions?: readonly string[];
-  /** Names it had in earlier versions, for hints. */
-  readonly formerly?: readonly string[];
   /** Absence is misuse. */
   readonly required?: true;
   /** Meaning of an absent value, for help: "all cores". */

@@ -73,7 +73,6 @@ export const quantizeFlags = flagGroup("Engine", {
     type: "choice",
     choices: ["none", "q8", "q4"],
     defaultText: "as stored",
-    formerly: ["weights"],
     summary: "Quantize weights to 8 or 4 bits",
     details:
       "Takes less memory and is faster, at some loss of quality. Matrices are quantized while " +

@@ -298,7 +298,6 @@ const questionFlags = flagGroup("Questions", {
   device: {
     ...engineFlags.device,
     onlyWith: ["measured"],
-    formerly: ["run-device"],
     summary: "Device of --measured",
   },
   runs: {

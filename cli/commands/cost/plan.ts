@@ -342,7 +342,6 @@ const NUMBERS = [
   ["bandwidth_gb_s", "bandwidthGbS", true],
   ["tflops", "tflops", true],
   ["capacity_gib", "capacityGb", false],
-  ["capacity_gb", "capacityGb", false], // its name in files of earlier versions
   ["tflops_32", "tflops32", false],
   ["tops_8", "tops8", false],
   ["tops_4", "tops4", false],

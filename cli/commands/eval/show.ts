@@ -262,7 +262,7 @@ function taskObject(
     title: task.title,
     version: task.version,
     shots: facts.shots,
-    prompt_format: facts.prompt_format ?? null,
+    prompt_format: facts.prompt_format,
     rows: documents,
     metrics: means.map(meanRow),
     groups: groups.map(meanRow),

@@ -59,7 +59,6 @@ export const command = defineCommand({
         type: "choice",
         choices: ["cpu", "webgpu"],
         default: "cpu",
-        formerly: ["device"],
         summary: "Where the files will run",
         details: "Files for webgpu use only what its operators can; they run on the processor too.",
       },

@@ -39,7 +39,6 @@ export const command = defineCommand({
     "stream-weights": {
       type: "switch",
       group: "Model",
-      formerly: ["weights"],
       summary: "Add the aggregation weights per token",
       details: "`weights` then holds a row of P numbers for every token: the shares in which the " +
         "streams were mixed at that token to predict the next.",

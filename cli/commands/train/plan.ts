@@ -247,8 +247,7 @@ function resumedValues(
     const isOfRun = flag.configurable !== false && !OF_LAUNCH.has(name);
     const isGiven = origins[name] !== "default";
     if (!isOfRun || isGiven && FREE.has(name)) continue;
-    // In kebab case in earlier versions, which did not know every flag.
-    const key = Object.hasOwn(before, name) ? name : snakeCase(name);
+    const key = snakeCase(name);
     const value = Object.hasOwn(before, key) ? before[key] : defaultOf(flag);
     const isSame = JSON.stringify(value) === JSON.stringify(now[name] ?? null);
     const isLonger = name === "steps" && Number(given.steps) > Number(saved.steps);

@@ -67,7 +67,6 @@ const inputFlags = flagGroup("Input", {
     max: Number.MAX_SAFE_INTEGER,
     unit: "tokens",
     defaultText: "the whole text",
-    formerly: ["max-length"],
     summary: "Truncate every text to this many tokens",
     details: "The rest is left out. Without it a text longer than the model's context is refused.",
   },

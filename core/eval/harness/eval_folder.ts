@@ -37,7 +37,7 @@ import {
   SampleReader,
 } from "./samples.ts";
 
-/** Layout of `config.json`: 2 has a model hash that earlier versions computed otherwise. */
+/** Layout of `config.json`. */
 const SCHEMA = "parscale.eval-run/2";
 
 /** Files of the folder. */

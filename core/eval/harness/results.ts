@@ -48,8 +48,7 @@ export interface TaskResult {
 export interface TaskFacts {
   readonly task: string;
   readonly shots: number;
-  /** Absent in results of earlier versions, which shards may be. */
-  readonly prompt_format?: PromptFormat;
+  readonly prompt_format: PromptFormat;
   readonly files: readonly { readonly path: string; readonly sha256: string }[];
   readonly sandbox?: string | null;
   readonly python?: string | null;

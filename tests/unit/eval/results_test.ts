@@ -155,7 +155,12 @@ Deno.test("the mean of the general tasks is that of the paper's six columns", ()
   const split = [...printed.matchAll(/(\w+)\.(\w+) (\S+)/g)].map(([, ...words]) =>
     words as [task: string, metric: string, percent: string]
   );
-  const facts = split.map(([task]) => ({ task, shots: 5, files: [] }));
+  const facts = split.map(([task]) => ({
+    task,
+    shots: 5,
+    prompt_format: "completion" as const,
+    files: [],
+  }));
   const scores = split.map(([task, metric, percent]) =>
     score(task, 0, { [metric]: Number(percent) / 100 })
   );
@@ -172,7 +177,12 @@ Deno.test("the mean of the general tasks is that of the paper's six columns", ()
 
 Deno.test("tables of the paper: percent, ARC from both sets, null where a task is missing", () => {
   const tasks = ["winogrande", "arc_easy", "arc_challenge"];
-  const facts = tasks.map((task) => ({ task, shots: 5, files: [] }));
+  const facts = tasks.map((task) => ({
+    task,
+    shots: 5,
+    prompt_format: "completion" as const,
+    files: [],
+  }));
   const results = summarizeAll(facts, [
     score("winogrande", 0, { acc: 1 }),
     score("arc_easy", 0, { acc: 0, acc_norm: 1 }),
