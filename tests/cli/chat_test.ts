@@ -108,6 +108,17 @@ async function converse(cwd: string, args: readonly string[] = [], options: Term
   return terminal;
 }
 
+/** Types lines, and waits for a text and the next prompt after each. */
+function typing(chat: Terminal): (line: string, shows?: string) => Promise<void> {
+  let prompts = 1;
+  return async (line, shows = "") => {
+    await chat.type(`${line}\r`);
+    prompts++;
+    const isNext = (screen: string) => screen.match(/^>/gm)?.length === prompts && PROMPT(screen);
+    await chat.until((screen) => screen.includes(shows) && isNext(screen));
+  };
+}
+
 onTerminal("chat: a line is edited, and the arrows recall earlier messages", async (cwd) => {
   const history = `${cwd}/state/parscale/chat_history`;
   for (const first of [true, false]) {
@@ -139,7 +150,9 @@ onTerminal("chat --no-history writes no file", async (cwd) => {
 
 onTerminal("chat: what is typed during an answer stands at the next prompt", async (cwd) => {
   await using chat = await converse(cwd, ["--max-tokens", "300"]);
-  await chat.type("Hello\rsecond");
+  await chat.type("Hello\r");
+  await chat.until((screen) => screen.split("> Hello\n")[1]?.length! > 5);
+  await chat.type("second");
   await chat.until("\n> second");
   const { screen } = chat;
   const answer = screen.slice(screen.indexOf("> Hello") + 1, -1).join("\n");
@@ -164,10 +177,7 @@ onTerminal("chat: Ctrl-C empties a line, stops an answer, and then ends with 130
 
 onTerminal("chat: /system, /temp, /save and /retry", async (cwd) => {
   await using chat = await converse(cwd);
-  const say = async (line: string, shows: string) => {
-    await chat.type(`${line}\r`);
-    await chat.until((screen) => screen.includes(shows) && PROMPT(screen));
-  };
+  const say = typing(chat);
   await say("/system Be kind", "system message: Be kind");
   await say("/temp -1", "a temperature is a number from 0 on");
   await say("/temp 0.5", "temperature 0.5");
@@ -194,15 +204,8 @@ for (const columns of [40, 80, 120]) {
       const adapter = await makeAdapter(CHAT_MODEL, 2, `${cwd}/two`);
       const args = ["--adapter", `p2=${adapter}`, "--max-tokens", "40"];
       await using chat = await converse(cwd, args, { columns, env: { NO_COLOR: "1" } });
-      const ask = async (line: string, times: number) => {
-        await chat.type(`${line}\r`);
-        await chat.until((screen) => screen.split("> Tell\n").length > times && PROMPT(screen));
-      };
-      await ask("/p 2", 0);
-      await ask("Tell", 1);
-      await ask("/weights", 1);
-      await ask("/clear", 1);
-      await ask("Tell", 2);
+      const say = typing(chat);
+      for (const line of ["/p 2", "Tell", "/weights", "/clear", "Tell"]) await say(line);
       await chat.type("\x04");
       const { screen } = await chat.end();
       for (const line of screen) assert(line.length <= columns, line);

@@ -22,8 +22,7 @@ export const command = defineCommand({
     "`/temp`, `/retry`, `/save` and `/clear` do what they say, `/help` lists them, `/quit` ends. " +
     "Ctrl-C stops an answer; between answers it ends the program.\n\n" +
     "On a terminal a line is edited with the usual keys, and the arrow keys go through earlier " +
-    "messages. Alt-Enter, Ctrl-J or a backslash before Enter begin a new line; pasted text keeps " +
-    "its lines.",
+    "lines. A backslash before Enter begins a new line; pasted text keeps its lines.",
   examples: {
     "Talk to a model": "parscale chat --model qwen-p4",
     "Switch between 1, 2 and 4 streams by /p":

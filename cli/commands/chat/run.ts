@@ -11,7 +11,7 @@ import type { Io } from "../../output/io.ts";
 import { type EndingSignal, onEndingSignals, SIGNALS } from "../../output/signals.ts";
 import { type NamedAdapter, openServed, parseAdapters } from "../../input/named_models.ts";
 import { describeModels, type ModelPlan, modelPlan } from "../../input/open_model.ts";
-import { TerminalLines } from "../../input/terminal_lines.ts";
+import { HISTORY_LINES, TerminalLines } from "../../input/terminal_lines.ts";
 import type { command } from "./flags.ts";
 import { type AnswerOptions, ChatSession } from "./session.ts";
 import { Talk } from "./talk.ts";
@@ -132,10 +132,7 @@ async function* readLines(stdin: ReadableStream<Uint8Array>): AsyncGenerator<str
   if (text !== "") yield text;
 }
 
-/** Messages of earlier conversations, for the arrow keys; the file has one JSON string a line. */
-const HISTORY_MESSAGES = 1000;
-
-/** The file of the history; undefined where there is no home. */
+/** The file of the history, one JSON string a line; undefined where there is no home. */
 function historyPath(io: Io): string | undefined {
   const home = PLATFORM.home(io.env);
   const state = io.env("XDG_STATE_HOME") || (home && `${home}/.local/state`);
@@ -146,19 +143,19 @@ function historyPath(io: Io): string | undefined {
 async function readHistory(path: string): Promise<string[]> {
   try {
     return (await Deno.readTextFile(path)).split("\n").map((line) => jsonValue(line))
-      .filter((text) => typeof text === "string").slice(-HISTORY_MESSAGES);
+      .filter((text) => typeof text === "string").slice(-HISTORY_LINES);
   } catch {
     return [];
   }
 }
 
-/** Adds messages to the file, readable by its owner alone. */
-async function addToHistory(path: string, messages: readonly string[]): Promise<void> {
-  if (messages.length === 0) return;
-  const all = [...await readHistory(path), ...messages].slice(-HISTORY_MESSAGES);
+/** Adds lines to the file, readable by its owner alone. */
+async function addToHistory(path: string, lines: readonly string[]): Promise<void> {
+  if (lines.length === 0) return;
+  const all = [...await readHistory(path), ...lines].slice(-HISTORY_LINES);
   try {
     await Deno.mkdir(dirname(path), { recursive: true });
-    const text = all.map((message) => `${JSON.stringify(message)}\n`).join("");
+    const text = all.map((line) => `${JSON.stringify(line)}\n`).join("");
     await Deno.writeTextFile(path, text, { mode: 0o600 });
   } catch {
     // A full disk or a folder of another user must not end a conversation.

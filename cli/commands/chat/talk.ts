@@ -19,8 +19,8 @@ const HELP = `/p N          continue with the model that has N streams
 /clear        forget the conversation
 /quit         end
 
-Alt-Enter, Ctrl-J or a backslash before Enter begin a new line; the arrow keys go through
-earlier messages.`;
+A backslash before Enter begins a new line, and pasted lines are one message; the arrow keys go
+through earlier lines.`;
 
 /** The conversation as lines change it. */
 export class Talk {
