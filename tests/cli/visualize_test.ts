@@ -2,7 +2,7 @@
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { snakeKeys } from "../../cli/output/document.ts";
 import { diversityOf } from "../../core/analysis/diversity.ts";
-import { agreementOf, describeStreams } from "../../core/analysis/streams.ts";
+import { describeStreams } from "../../core/analysis/streams.ts";
 import { DATA } from "./eval_testing.ts";
 import {
   assertFailed,
@@ -53,7 +53,7 @@ Deno.test("the document has the statistics of its rows", async () => {
   const stdin = jsonLines({ text: "the cat and the dog" }, other);
   const { schema, command, device, results } = await documentOf(SHOW, { stdin });
   assertEquals([schema, command, device], ["parscale.visualize/2", "visualize", "cpu"]);
-  const { statistics, agreement, diversity, rows } = results;
+  const { statistics, diversity, rows } = results;
   assertEquals([results.streams, results.labels, diversity], [4, ["A", "B", "C", "D"], null]);
   const byText = Map.groupBy<unknown, Row>(rows, ({ text_id }) => text_id);
   const texts = Array.from(byText.values(), (own) => ({
@@ -63,7 +63,6 @@ Deno.test("the document has the statistics of its rows", async () => {
   const each = texts.map((text) => snakeKeys(describeStreams([text])));
   assertEquals(results.texts, [{ text_id: 0, ...each[0] }, { text_id: "b", ...each[1] }]);
   assertEquals(statistics, snakeKeys(describeStreams(texts)));
-  assertEquals(agreement, snakeKeys(agreementOf(texts)!));
 });
 
 Deno.test("for readers: text, letters below, statistics; colour only when asked", async () => {

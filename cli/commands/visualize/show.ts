@@ -11,11 +11,9 @@
  */
 import { type Diversity, diversityOf } from "../../../core/analysis/diversity.ts";
 import {
-  agreementOf,
   describeStreams,
   entropyOf,
   type StreamStatistics,
-  type TextAgreement,
   type WeightedText,
   winnerOf,
 } from "../../../core/analysis/streams.ts";
@@ -47,8 +45,6 @@ export interface Study {
   readonly overall: StreamStatistics;
   /** One per text. */
   readonly each: readonly StreamStatistics[];
-  /** Undefined for a single text. */
-  readonly agreement: TextAgreement | undefined;
   /** Undefined unless asked for, and where no token has one before it. */
   readonly diversity: Diversity | undefined;
 }
@@ -68,7 +64,6 @@ export function studyTexts(
     texts,
     overall: describeStreams(texts),
     each: texts.map((text) => describeStreams([text])),
-    agreement: agreementOf(texts),
     diversity: diversityOf(predictions),
   };
 }
@@ -94,13 +89,12 @@ export function* rowsOf(text: MeasuredText, labels: readonly string[]): Generato
 }
 
 /** Everything a document says. */
-export function resultOf({ labels, texts, overall, each, agreement, diversity }: Study): Row {
+export function resultOf({ labels, texts, overall, each, diversity }: Study): Row {
   return {
     streams: labels.length,
     labels,
     statistics: snakeKeys(overall),
     texts: texts.map(({ id }, i) => ({ text_id: id, ...snakeKeys(each[i]!) })),
-    agreement: agreement ? snakeKeys(agreement) : null,
     diversity: diversity ? snakeKeys(diversity) : null,
     rows: texts.flatMap((text) => [...rowsOf(text, labels)]),
   };
@@ -221,7 +215,6 @@ export function summaryTables(study: Study): SummaryTable[] {
   return [
     streamTable(study),
     textTable(study),
-    ...(study.agreement ? [agreementTable(study.agreement)] : []),
     ...(study.diversity ? [diversityTable(study.diversity, study.labels)] : []),
   ];
 }
@@ -263,30 +256,6 @@ function textTable({ texts, each, overall }: Study): SummaryTable {
     rows: [...rows, { text: "all", ...overall }],
     note: "run: consecutive tokens with one winner; by chance: winners drawn one by one" +
       (listed.length > 0 && left > 0 ? `; ${left} more texts are in the document of --json` : ""),
-  };
-}
-
-function agreementTable(
-  { shareOverlap, sameToken, sameTokenByChance, tokenPairs }: NonNullable<Study["agreement"]>,
-): SummaryTable {
-  return {
-    title: "Agreement between texts",
-    columns: [
-      { key: "of" },
-      { key: "value", digits: 3 },
-      { key: "chance", title: "by chance", digits: 3 },
-    ],
-    rows: [
-      { of: "tokens given to the same streams", value: shareOverlap },
-      {
-        of: "winners where a token stands in two texts",
-        value: sameToken,
-        chance: sameTokenByChance,
-      },
-    ],
-    note: tokenPairs === 0
-      ? "no token stands in two texts"
-      : `${grouped(tokenPairs)} pairs of equal tokens in different texts`,
   };
 }
 

@@ -4,7 +4,6 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { diversityOf } from "../../../core/analysis/diversity.ts";
 import {
-  agreementOf,
   describeStreams,
   entropyOf,
   type WeightedText,
@@ -13,12 +12,12 @@ import {
 import { RandomStream } from "../../../core/base/random.ts";
 
 /** A text won by the named streams, each with weight 0.7 of the sum. */
-function wonBy(letters: string, P: number, tokens?: readonly number[]): WeightedText {
+function wonBy(letters: string, P: number): WeightedText {
   const rest = 0.3 / (P - 1);
   const weights = [...letters].map((letter) =>
     Array.from({ length: P }, (_, p) => p === letter.charCodeAt(0) - 65 ? 0.7 : rest)
   );
-  return { tokens: tokens ?? weights.map((_, t) => t), weights };
+  return { tokens: weights.map((_, t) => t), weights };
 }
 
 Deno.test("the winner is the first of equals; entropy is in nats", () => {
@@ -53,29 +52,6 @@ Deno.test("diversity survives probabilities that hardly vary", () => {
   const { rho, meanResiduals } = diversityOf([{ streams: rows, model: [] }])!;
   assertAlmostEquals(rho!, 1, 1e-4);
   assertAlmostEquals(meanResiduals[0]!, -0.5 + 3.5e-9, 1e-15);
-});
-
-Deno.test("agreement: overlap of shares, and winners of tokens that stand in two texts", () => {
-  assertEquals(agreementOf([wonBy("AB", 2)]), undefined);
-  const a = wonBy("AABB", 2, [1, 2, 3, 9]);
-  const b = wonBy("ABBB", 2, [1, 2, 3, 8]);
-  const result = agreementOf([a, b])!;
-  assertAlmostEquals(result.shareOverlap, 0.25 + 0.5, 1e-12);
-  assertEquals(result.tokenPairs, 3);
-  assertAlmostEquals(result.sameToken!, 2 / 3, 1e-12);
-  assertAlmostEquals(result.sameTokenByChance!, 0.5 * 0.25 + 0.5 * 0.75, 1e-12);
-  const apart = agreementOf([wonBy("A", 2, [1]), wonBy("B", 2, [2])])!;
-  assertEquals([apart.shareOverlap, apart.sameToken, apart.tokenPairs], [0, undefined, 0]);
-});
-
-Deno.test("agreement counts every pair of occurrences in different texts once", () => {
-  const texts = [wonBy("AAB", 2, [5, 5, 5]), wonBy("AB", 2, [5, 5]), wonBy("B", 2, [5])];
-  const result = agreementOf(texts)!;
-  // Winners are equal in 3 of 6 pairs of the first two texts, then in 1 of 3 and 1 of 2.
-  assertEquals([result.tokenPairs, result.sameToken], [11, 5 / 11]);
-  // Shares of A are 2/3, 1/2 and 0.
-  const overlaps = [1 / 2 + 1 / 3, 1 / 3, 1 / 2];
-  assertAlmostEquals(result.shareOverlap, overlaps.reduce((a, b) => a + b) / 3, 1e-12);
 });
 
 Deno.test("diversity of equal and of opposite streams", () => {
