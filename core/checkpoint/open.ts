@@ -11,8 +11,8 @@ import { EMBEDDING, linearSpecs, type ParameterSpec, parameterSpecs } from "../m
 import { parseBackboneHash, parseConfig, parseTokenIds } from "./config.ts";
 import { type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { weightType } from "../base/dtype.ts";
-import { formatOf, type StoredWeight } from "../base/stored.ts";
-import type { QuantizedFormat } from "../base/quantize.ts";
+import { formatOf, type StoredWeight } from "../quant/stored.ts";
+import type { QuantizedFormat } from "../quant/codes.ts";
 import { filesOf, isGguf, withJson } from "./model_files.ts";
 import { ADAPTER_FILE, CONFIG_FILE, type ModelFiles } from "../base/companions.ts";
 import {

@@ -7,7 +7,7 @@
  */
 import { DataError } from "../base/errors.ts";
 import { isObject, type JsonObject, show } from "../base/files.ts";
-import { packing, type QuantizedFormat } from "../base/quantize.ts";
+import { packing, type QuantizedFormat } from "../quant/codes.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { linearSpecs } from "../model/parameters.ts";
 import { Fields } from "./fields.ts";

@@ -11,9 +11,9 @@ import { basename } from "node:path";
 import { cacheFolder } from "../base/cache_folder.ts";
 import { DataError, EnvironmentError } from "../base/errors.ts";
 import { ioError, readJsonObject, statIfExists } from "../base/files.ts";
-import type { QuantizedFormat } from "../base/quantize.ts";
+import type { QuantizedFormat } from "../quant/codes.ts";
 import { EMBEDDING, linearSpecs, parameterSpecs } from "../model/parameters.ts";
-import { removeFolder } from "./leftovers.ts";
+import { removeFolder } from "../folder/leftovers.ts";
 import { type Checkpoint, CONFIG_FILE, openCheckpoint, type StoredTensor } from "./open.ts";
 import {
   findMatrices,
@@ -93,7 +93,7 @@ async function makeEntry(
   matrices: readonly StoredTensor[],
   cache: QuantizedCache,
 ): Promise<boolean> {
-  const { writeFolder } = await import("./folder.ts");
+  const { writeFolder } = await import("../folder/folder.ts");
   const { Quantizer } = await import("./quantizer.ts");
   const { writeJson, writeWeights } = await import("./write.ts");
   using quantizer = new Quantizer(matrices, format);

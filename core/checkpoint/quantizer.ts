@@ -7,14 +7,8 @@
 import { ELEMENT_BYTES, findNonFinite } from "../base/dtype.ts";
 import { joinBytes, openRegularFile, readExactlySync } from "../base/files.ts";
 import { usableCores } from "../base/platform/mod.ts";
-import {
-  fromRow,
-  packing,
-  type Quantized,
-  type QuantizedFormat,
-  roomFor,
-} from "../base/quantize.ts";
-import { quantizeRows, type ReadBytes, readsFrom } from "../base/stored.ts";
+import { fromRow, packing, type Quantized, type QuantizedFormat, roomFor } from "../quant/codes.ts";
+import { quantizeRows, type ReadBytes, readsFrom } from "../quant/stored.ts";
 import { Thread } from "../base/thread.ts";
 import { elementCount } from "../model/parameters.ts";
 import type { StoredTensor } from "./open.ts";

@@ -7,7 +7,7 @@ import { setImmediate } from "node:timers/promises";
 import { NumericalError } from "../base/errors.ts";
 import { openRegularFile } from "../base/files.ts";
 import type { Checkpoint, StoredTensor } from "./open.ts";
-import { readsFrom, storedElements } from "../base/stored.ts";
+import { readsFrom, storedElements } from "../quant/stored.ts";
 import { ELEMENT_BYTES, findNonFinite, toF32 } from "../base/dtype.ts";
 
 /** Bytes scanned at a time; a multiple of every element size, and little enough for a core's cache. */

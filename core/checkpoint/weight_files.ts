@@ -4,7 +4,7 @@
 import { ADAPTER_FILE, INDEX_FILE, isGgufName, WEIGHTS_FILE } from "../base/companions.ts";
 import { DataError } from "../base/errors.ts";
 import { isObject, readJsonObject, show, statIfExists } from "../base/files.ts";
-import type { Encoding } from "../base/stored.ts";
+import type { Encoding } from "../quant/stored.ts";
 import { type HeaderEntry, readHeader } from "./safetensors.ts";
 
 /** A header entry and the file it is from; an encoded tensor has the bytes of its elements. */

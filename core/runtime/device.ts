@@ -8,8 +8,8 @@ import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program } from "../graph/program.ts";
 import type { TensorType } from "../graph/types.ts";
 import type { WeightType } from "../base/dtype.ts";
-import type { StoredWeight } from "../base/stored.ts";
-import type { QuantizedFormat } from "../base/quantize.ts";
+import type { StoredWeight } from "../quant/stored.ts";
+import type { QuantizedFormat } from "../quant/codes.ts";
 import type { CacheType, DeviceName, Traits } from "./traits.ts";
 
 /** Elements of a tensor in host memory; bf16 and f16 as their 16 bits, bool as bytes. */

@@ -2,7 +2,7 @@
  * Opens devices by name; nothing of a device is loaded before it is asked for.
  */
 import { UsageError } from "../base/errors.ts";
-import { DEFAULT_BLOCK } from "../base/quantize.ts";
+import { DEFAULT_BLOCK } from "../quant/codes.ts";
 import type { Device } from "./device.ts";
 import type { DeviceName } from "./traits.ts";
 

@@ -8,8 +8,8 @@ import {
   quantize,
   type Quantized,
   type QuantizedFormat,
-} from "../base/quantize.ts";
-import { quantizeRows, type ReadBytes, readsFrom, storedElements } from "../base/stored.ts";
+} from "../quant/codes.ts";
+import { quantizeRows, type ReadBytes, readsFrom, storedElements } from "../quant/stored.ts";
 import { DataError } from "../base/errors.ts";
 import type { FileRange, FileTensor, HostTensor, QuantizedTensor, Weight } from "./device.ts";
 

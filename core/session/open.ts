@@ -2,7 +2,7 @@
 import { EnvironmentError } from "../base/errors.ts";
 import { isObject } from "../base/files.ts";
 import { memoryInfo } from "../base/platform/mod.ts";
-import { DEFAULT_BLOCK, matrixBytes, type MatrixFormat } from "../base/quantize.ts";
+import { DEFAULT_BLOCK, matrixBytes, type MatrixFormat } from "../quant/codes.ts";
 import { type Checkpoint, weightsOf } from "../checkpoint/open.ts";
 import { Engine } from "../generate/engine.ts";
 import { introducedTensors, linearSpecs } from "../model/parameters.ts";

@@ -1,6 +1,6 @@
 /** Format of a model's matrices on a device: exact, quantized at opening, or as they are stored. */
 import { UsageError } from "../base/errors.ts";
-import { DEFAULT_BLOCK, type MatrixFormat } from "../base/quantize.ts";
+import { DEFAULT_BLOCK, type MatrixFormat } from "../quant/codes.ts";
 import type { Checkpoint } from "../checkpoint/open.ts";
 import { type DeviceChoice, quantizes } from "../runtime/mod.ts";
 

@@ -11,7 +11,7 @@ import { backboneHash } from "../checkpoint/backbone.ts";
 import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
 import { configToJson, parseConfig } from "../checkpoint/config.ts";
 import { ropeToJson } from "../checkpoint/rope_config.ts";
-import { codeFiles, dtypeOfCodes } from "../checkpoint/plan_conversion.ts";
+import { codeFiles, dtypeOfCodes } from "../convert/plan.ts";
 import { readShape } from "../checkpoint/shape_source.ts";
 import type { JsonObject } from "../base/files.ts";
 import { readTensor } from "../checkpoint/read.ts";

@@ -13,9 +13,9 @@
  * until they are written anew.
  */
 import { join } from "node:path";
-import { LOCK_FILE, lockFolder, writeFolder } from "../checkpoint/folder.ts";
-import { clearLeftovers, removeFolder, removeIfExists } from "../checkpoint/leftovers.ts";
-import { requireOurs } from "../checkpoint/our_files.ts";
+import { LOCK_FILE, lockFolder, writeFolder } from "../folder/folder.ts";
+import { clearLeftovers, removeFolder, removeIfExists } from "../folder/leftovers.ts";
+import { requireOurs } from "../folder/our_files.ts";
 import {
   ioError,
   isObject,

@@ -8,7 +8,7 @@ import { basename } from "node:path";
 import { readRegularFile } from "../base/files.ts";
 import { BACKBONE_KEY } from "../checkpoint/config.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "../checkpoint/open.ts";
-import { codeFiles } from "../checkpoint/plan_conversion.ts";
+import { codeFiles } from "../convert/plan.ts";
 import {
   copyCompanions,
   type OutputTensor,

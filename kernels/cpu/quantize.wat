@@ -1,4 +1,4 @@
-;; Weights in 8 or 4 bits for `core/base/quantize.ts`, which says what codes mean.
+;; Weights in 8 or 4 bits for `core/quant/codes.ts`, which says what codes mean.
 ;;
 ;; `deno task wasm` makes quantize.wasm of this text; a test compares them. Quantizing a large model with
 ;; these instructions for several values at once takes less than half the time of the same loops in

@@ -9,7 +9,7 @@
  */
 import { drawPage } from "../../cli/commands/visualize/html.ts";
 import { studyTexts } from "../../cli/commands/visualize/show.ts";
-import { labelsOf } from "../../core/base/stream_look.ts";
+import { labelsOf } from "../../core/analysis/stream_look.ts";
 import { RandomStream } from "../../core/base/random.ts";
 import { BrowserPage, CHROMIUM } from "../cli/visualize_browser.ts";
 

@@ -9,7 +9,7 @@ import {
   textView,
   visibleText,
 } from "../../cli/commands/visualize/show.ts";
-import { colorOf, labelsOf } from "../../core/base/stream_look.ts";
+import { colorOf, labelsOf } from "../../core/analysis/stream_look.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { MODEL } from "./models.ts";
 

@@ -7,7 +7,7 @@
  */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
-import { BLOCKS, type BlockType, decodeBlocks } from "../../core/base/blocks.ts";
+import { BLOCKS, type BlockType, decodeBlocks } from "../../core/quant/blocks.ts";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import { ReferenceDevice } from "../../core/runtime/reference/device.ts";

@@ -95,7 +95,7 @@ core/checkpoint/safetensors.ts by unit/checkpoint/safetensors_test.ts
 core/checkpoint/write.ts by unit/checkpoint/write_test.ts
   written files are not synced:     await file.sync();\n →
 
-core/checkpoint/folder.ts by unit/checkpoint/folder_test.ts
+core/folder/folder.ts by unit/folder/folder_test.ts
   a failed swap leaves no folder: if (moved) await rename(replaced, path); →
 
 core/tokenizer/word_splitter.ts by unit/tokenizer/word_splitter_test.ts
@@ -276,18 +276,18 @@ core/ops/aggregate.ts by unit/model/ops_test.ts
   weights without smoothing: smoothing === 0 → true
   weights that do not sum to 1: smoothing / scores.shape.at(-1)! → smoothing
 
-core/base/quantize.ts by unit/base/quantize_test.ts
+core/quant/codes.ts by unit/quant/codes_test.ts
   columns behind the last keep old values: values.fill(0) → values.fill(0, 0, 0)
   codes of a later part are those of the first: at.values, end, format → at.values, at.values + 4 * width, format
   a last part has as many rows as others: Math.min(step, rows - row) → step
 
-core/base/stored.ts by unit/checkpoint/gguf_test.ts
+core/quant/stored.ts by unit/checkpoint/gguf_test.ts
   q and k of Llama as GGUF has them: inHead % (D / 2) * 2 + Math.floor(inHead / (D / 2)) → inHead
 
-core/base/stored.ts by unit/session/open_test.ts
+core/quant/stored.ts by unit/session/open_test.ts
   minima are lost where codes are quantized anew: own.offsets === format.offsets → true
 
-core/base/blocks.ts by unit/base/blocks_test.ts
+core/quant/blocks.ts by unit/quant/blocks_test.ts
   codes of Q6_K have their zero elsewhere: q + 0x60606060 → q + 0x80808080
   minima of Q4_K are lost: middle * d * scale - dmin * min → middle * d * scale
 

@@ -6,12 +6,15 @@ const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Allowed directions. A module may always import itself. */
 const ALLOWED: Readonly<Record<string, string>> = {
-  "core/base": "deno.json kernels",
+  "core/base": "deno.json",
+  "core/quant": "core/base kernels",
+  "core/folder": "core/base",
   "core/graph": "core/base",
   "core/ops": "core/graph core/base",
-  "core/runtime": "core/ops core/graph core/base kernels",
+  "core/runtime": "core/ops core/graph core/quant core/base kernels",
   "core/model": "core/ops core/graph core/base",
-  "core/checkpoint": "core/model core/base",
+  "core/checkpoint": "core/model core/folder core/quant core/base",
+  "core/convert": "core/checkpoint core/model core/folder core/quant core/base",
   "core/hub": "core/base",
   "core/tokenizer": "core/checkpoint core/base",
   "core/data": "core/hub core/tokenizer core/checkpoint core/base",
@@ -19,16 +22,17 @@ const ALLOWED: Readonly<Record<string, string>> = {
   "core/grammar": "core/generate core/tokenizer core/base",
   "core/analysis": "core/model core/base",
   "core/eval": "core/session core/generate core/data core/hub core/tokenizer core/checkpoint " +
-    "core/base",
+    "core/folder core/base",
   "core/collective": "core/runtime core/graph core/base",
-  "core/train": "core/data core/collective core/model core/checkpoint core/runtime core/ops " +
-    "core/graph core/base",
-  "core/serve": "core/grammar core/session core/generate core/model core/tokenizer core/base",
+  "core/train": "core/data core/collective core/convert core/model core/checkpoint core/runtime " +
+    "core/ops core/graph core/folder core/quant core/base",
+  "core/serve": "core/grammar core/session core/generate core/analysis core/model " +
+    "core/tokenizer core/checkpoint core/base",
   "core/session": "core/grammar core/generate core/hub core/tokenizer core/checkpoint " +
-    "core/runtime core/model core/base",
-  "cli": "core/base core/analysis core/checkpoint core/data core/collective core/eval " +
-    "core/generate core/graph core/hub core/model core/ops core/runtime core/serve core/session " +
-    "core/tokenizer core/train",
+    "core/runtime core/model core/quant core/base",
+  "cli": "core/base core/quant core/folder core/analysis core/checkpoint core/convert core/data " +
+    "core/collective core/eval core/generate core/graph core/hub core/model core/ops " +
+    "core/runtime core/serve core/session core/tokenizer core/train",
 };
 
 interface Source {

@@ -7,7 +7,7 @@ import { ReadingProgress } from "../../output/progress.ts";
 import { type AnswerPart, type ChatSession } from "./session.ts";
 import { winnerOf } from "../../../core/analysis/streams.ts";
 import { visible, visibleLines } from "../../output/clean.ts";
-import { labelsOf, paintStream } from "../../../core/base/stream_look.ts";
+import { labelsOf, paintStream } from "../../../core/analysis/stream_look.ts";
 import { displayWidth } from "../../output/wrap.ts";
 
 const HELP = `/p N          continue with the model that has N streams

@@ -1,16 +1,9 @@
 /** From the flags of `parscale convert` to a checked conversion; reads no weights. */
-import { DEFAULT_BLOCK } from "../../../core/base/quantize.ts";
+import { DEFAULT_BLOCK } from "../../../core/quant/codes.ts";
 import { UsageError } from "../../../core/base/errors.ts";
-import {
-  type ConversionPlan,
-  isPlainCopy,
-  planConversion,
-} from "../../../core/checkpoint/plan_conversion.ts";
+import { type ConversionPlan, isPlainCopy, planConversion } from "../../../core/convert/plan.ts";
 import { hasTokenizer } from "../../../core/checkpoint/model_files.ts";
-import {
-  planQuantization,
-  type QuantizationPlan,
-} from "../../../core/checkpoint/quantize_checkpoint.ts";
+import { planQuantization, type QuantizationPlan } from "../../../core/convert/quantize.ts";
 import { isParScale } from "../../../core/model/config.ts";
 import { checkBlockSize } from "../../../core/session/quantization.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";

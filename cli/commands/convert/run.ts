@@ -1,13 +1,9 @@
 /** Carries out `parscale convert`. */
-import { convert } from "../../../core/checkpoint/convert.ts";
+import { convert } from "../../../core/convert/convert.ts";
 import { isGgufName } from "../../../core/base/companions.ts";
 import { isOfficial } from "../../../core/checkpoint/config.ts";
-import {
-  type ConversionPlan,
-  isPlainCopy,
-  withValues,
-} from "../../../core/checkpoint/plan_conversion.ts";
-import { quantizeCheckpoint } from "../../../core/checkpoint/quantize_checkpoint.ts";
+import { type ConversionPlan, isPlainCopy, withValues } from "../../../core/convert/plan.ts";
+import { quantizeCheckpoint } from "../../../core/convert/quantize.ts";
 import { hasStreamWeights, isParScale } from "../../../core/model/config.ts";
 import { openModel } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";

@@ -4,7 +4,7 @@
  */
 import { UsageError } from "../../../core/base/errors.ts";
 import { VERSION } from "../../../core/base/version.ts";
-import { requireFreeTarget, writeFolder } from "../../../core/checkpoint/folder.ts";
+import { requireFreeTarget, writeFolder } from "../../../core/folder/folder.ts";
 import type { Checkpoint } from "../../../core/checkpoint/open.ts";
 import { copyCompanions, writeJson, writeText } from "../../../core/checkpoint/write.ts";
 import { buildForward } from "../../../core/model/forward.ts";

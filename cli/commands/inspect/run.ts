@@ -5,7 +5,7 @@ import { checkAdapterBackbone } from "../../../core/checkpoint/backbone.ts";
 import { HEADER_DTYPE } from "../../../core/base/dtype.ts";
 import type { StoredRange } from "../../../core/checkpoint/quantization.ts";
 import type { StoredTensor } from "../../../core/checkpoint/open.ts";
-import { checkQuantized } from "../../../core/checkpoint/quantize_checkpoint.ts";
+import { checkQuantized } from "../../../core/convert/quantize.ts";
 import { checkFinite } from "../../../core/checkpoint/read.ts";
 import { bucketFor } from "../../../core/generate/kv_cache.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";

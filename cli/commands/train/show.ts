@@ -1,7 +1,7 @@
 /** Everything of a run that is shown: its plan, its steps, and the model card of its checkpoints. */
 import { UsageError } from "../../../core/base/errors.ts";
 import { memoryInfo } from "../../../core/base/platform/mod.ts";
-import { CARD_FILE, modelCard } from "../../../core/checkpoint/model_card.ts";
+import { CARD_FILE, modelCard } from "../../../core/convert/model_card.ts";
 import { writeText } from "../../../core/checkpoint/write.ts";
 import { describeRow } from "../../../core/data/batches.ts";
 import { countFlops } from "../../../core/graph/flops.ts";

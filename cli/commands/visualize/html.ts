@@ -6,7 +6,7 @@
  * after 512 tokens, which may break a line of the text.
  */
 import { winnerOf } from "../../../core/analysis/streams.ts";
-import { PAGE_STYLE, streamStyle, strengthClass } from "../../../core/base/stream_look.ts";
+import { PAGE_STYLE, streamStyle, strengthClass } from "../../../core/analysis/stream_look.ts";
 import { type Column, formatNumber, type Row } from "../../output/table.ts";
 import { VERSION } from "../../../core/base/version.ts";
 import style from "./page.css" with { type: "text" };

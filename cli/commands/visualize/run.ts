@@ -14,7 +14,7 @@ import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
 import { openFigure } from "../../output/sink.ts";
-import { labelsOf } from "../../../core/base/stream_look.ts";
+import { labelsOf } from "../../../core/analysis/stream_look.ts";
 import { drawPage } from "./html.ts";
 import { type RawText, readTexts, type VisualizePlan } from "./plan.ts";
 import {

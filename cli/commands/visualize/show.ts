@@ -17,7 +17,7 @@ import {
   type WeightedText,
   winnerOf,
 } from "../../../core/analysis/streams.ts";
-import { paintStream } from "../../../core/base/stream_look.ts";
+import { paintStream } from "../../../core/analysis/stream_look.ts";
 import { snakeKeys } from "../../output/document.ts";
 import type { Column, Row } from "../../output/table.ts";
 import { grouped } from "../../output/units.ts";

@@ -5,7 +5,7 @@
  * stay in the file until they are asked for, so that memory does not depend on what a length claims.
  * Layout: docs/gguf.md of ggml.
  */
-import { BLOCKS, type BlockType } from "../../base/blocks.ts";
+import { BLOCKS, type BlockType } from "../../quant/blocks.ts";
 import { DataError } from "../../base/errors.ts";
 import { openRegularFile, readExactlySync, show } from "../../base/files.ts";
 import type { HeaderEntry } from "../safetensors.ts";

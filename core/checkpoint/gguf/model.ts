@@ -8,7 +8,7 @@
 import { DataError } from "../../base/errors.ts";
 import { type JsonObject, openRegularFile, show } from "../../base/files.ts";
 import { toF32 } from "../../base/dtype.ts";
-import { type Encoding, readsFrom } from "../../base/stored.ts";
+import { type Encoding, readsFrom } from "../../quant/stored.ts";
 import type { Family } from "../../model/config.ts";
 import { ropeFrequencies } from "../../model/rope_frequencies.ts";
 import { ARCHITECTURE } from "../config.ts";

@@ -13,8 +13,8 @@
  * from them. A line that was cut off is removed first.
  */
 import { join } from "node:path";
-import { LOCK_FILE, lockFolder } from "../../checkpoint/folder.ts";
-import { removeIfExists } from "../../checkpoint/leftovers.ts";
+import { LOCK_FILE, lockFolder } from "../../folder/folder.ts";
+import { removeIfExists } from "../../folder/leftovers.ts";
 import {
   ioError,
   type JsonObject,
@@ -25,7 +25,7 @@ import {
 } from "../../base/files.ts";
 import { writeAllSync } from "../../base/write_all.ts";
 import { rename } from "../../base/platform/rename.ts";
-import { HARNESS_FILES, requireOurs } from "../../checkpoint/our_files.ts";
+import { HARNESS_FILES, requireOurs } from "../../folder/our_files.ts";
 import { jsonText, writeLines } from "../../checkpoint/write.ts";
 import { DataError, UsageError } from "../../base/errors.ts";
 import type { DocumentScore } from "./results.ts";

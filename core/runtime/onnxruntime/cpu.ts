@@ -23,7 +23,7 @@ import type { Handle } from "./capi/table.ts";
 import type { OnnxType } from "./element_types.ts";
 import { openChain, partsOf, planOfParts } from "./session/chain.ts";
 import { bindingRegistry, OnnxExecutable, type OnnxValue } from "./session/executable.ts";
-import type { MatrixFormat } from "../../base/quantize.ts";
+import type { MatrixFormat } from "../../quant/codes.ts";
 import { CPU_TARGET } from "./lowering/rules.ts";
 import { Session, weightBytes } from "./session/session.ts";
 import type { WeightUse } from "./lowering/lower.ts";

@@ -12,7 +12,7 @@ import { prepare } from "../../graph/rewrite.ts";
 import type { Program } from "../../graph/program.ts";
 import type { Weights } from "../device.ts";
 import { lower, lowers, type Target, updateName, type WeightUse } from "./lowering/lower.ts";
-import type { MatrixFormat } from "../../base/quantize.ts";
+import type { MatrixFormat } from "../../quant/codes.ts";
 import { weightBytes } from "./session/session.ts";
 import { CPU_TARGET } from "./lowering/rules.ts";
 import { WeightContents } from "./session/weight_contents.ts";

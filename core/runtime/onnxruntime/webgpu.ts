@@ -21,7 +21,7 @@ import {
 } from "../device.ts";
 import type { Handle } from "./capi/table.ts";
 import { bindingRegistry, OnnxExecutable } from "./session/executable.ts";
-import type { MatrixFormat } from "../../base/quantize.ts";
+import type { MatrixFormat } from "../../quant/codes.ts";
 import { Session } from "./session/session.ts";
 import { SessionPool } from "./session/session_pool.ts";
 import { Owned } from "../owned.ts";

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import body from "./page.html" with { type: "text" };
 import script from "./page.js" with { type: "text" };
 import own from "./page.css" with { type: "text" };
-import { PAGE_STYLE, streamStyle } from "../../base/stream_look.ts";
+import { PAGE_STYLE, streamStyle } from "../../analysis/stream_look.ts";
 
 /** Colours come round again after eight streams. */
 const style = PAGE_STYLE + streamStyle(8) + own;

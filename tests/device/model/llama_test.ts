@@ -1,8 +1,8 @@
 /** Llama models and YaRN against transformers: logits, greedy tokens, encodings, streams. */
 import { assert, assertEquals } from "@std/assert";
-import { convert } from "../../../core/checkpoint/convert.ts";
+import { convert } from "../../../core/convert/convert.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
-import { planConversion } from "../../../core/checkpoint/plan_conversion.ts";
+import { planConversion } from "../../../core/convert/plan.ts";
 import { RequestEncoder } from "../../../core/eval/harness/encode.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { scoreBatch } from "../../../core/generate/score.ts";

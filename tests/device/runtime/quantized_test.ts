@@ -1,12 +1,9 @@
 /** Quantized checkpoints on the cpu device give what `--quantize` gives at run time. */
 import { assert, assertEquals } from "@std/assert";
 import { type Checkpoint, openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
-import {
-  planQuantization,
-  quantizeCheckpoint,
-} from "../../../core/checkpoint/quantize_checkpoint.ts";
+import { planQuantization, quantizeCheckpoint } from "../../../core/convert/quantize.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import type { QuantizedFormat } from "../../../core/base/quantize.ts";
+import type { QuantizedFormat } from "../../../core/quant/codes.ts";
 import { prepare } from "../../../core/graph/rewrite.ts";
 import { buildForward } from "../../../core/model/forward.ts";
 import { linearSpecs, parameterSpecs } from "../../../core/model/parameters.ts";

@@ -6,8 +6,8 @@ import {
   checkAdapterBackbone,
   hashTensors,
 } from "../../../core/checkpoint/backbone.ts";
-import { convert } from "../../../core/checkpoint/convert.ts";
-import { planConversion } from "../../../core/checkpoint/plan_conversion.ts";
+import { convert } from "../../../core/convert/convert.ts";
+import { planConversion } from "../../../core/convert/plan.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import {
   copyModel,

@@ -1,8 +1,8 @@
 /** Folders made from GGUF files have the fields of the official folders of Qwen. */
 import { assertEquals } from "@std/assert";
-import { convert } from "../../../core/checkpoint/convert.ts";
+import { convert } from "../../../core/convert/convert.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
-import { planConversion } from "../../../core/checkpoint/plan_conversion.ts";
+import { planConversion } from "../../../core/convert/plan.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { writeGguf, writeTinyFolder } from "../../gguf_model.ts";
 import { withScratch } from "../../scratch.ts";

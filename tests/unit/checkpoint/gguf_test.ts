@@ -1,19 +1,19 @@
 /** Protects GGUF files as checkpoints: logits of the folder, codes kept, refusals. */
 import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
-import { convert } from "../../../core/checkpoint/convert.ts";
+import { convert } from "../../../core/convert/convert.ts";
 import { backboneHash } from "../../../core/checkpoint/backbone.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
 import { type CodedTensor, openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
-import { planConversion } from "../../../core/checkpoint/plan_conversion.ts";
+import { planConversion } from "../../../core/convert/plan.ts";
 import {
   checkQuantized,
   planQuantization,
   quantizeCheckpoint,
-} from "../../../core/checkpoint/quantize_checkpoint.ts";
+} from "../../../core/convert/quantize.ts";
 import { readTensor } from "../../../core/checkpoint/read.ts";
 import { DataError } from "../../../core/base/errors.ts";
-import type { MatrixFormat } from "../../../core/base/quantize.ts";
-import { formatOf } from "../../../core/base/stored.ts";
+import type { MatrixFormat } from "../../../core/quant/codes.ts";
+import { formatOf } from "../../../core/quant/stored.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { EMBEDDING, linearSpecs } from "../../../core/model/parameters.ts";
 import { ropeFrequencies } from "../../../core/model/rope_frequencies.ts";

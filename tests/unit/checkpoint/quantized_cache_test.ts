@@ -6,7 +6,7 @@ import {
   clearCache,
   openFromCache,
 } from "../../../core/checkpoint/quantized_cache.ts";
-import type { QuantizedFormat } from "../../../core/base/quantize.ts";
+import type { QuantizedFormat } from "../../../core/quant/codes.ts";
 import { copyModel, withScratch } from "./testing.ts";
 
 const Q4 = { kind: "q4", block: 32 } as const;

@@ -8,7 +8,7 @@ import { modelFolder } from "../../device/goldens.ts";
 
 /** Imports of the children. */
 const IMPORTS = Object.entries({
-  packing: "core/base/quantize.ts",
+  packing: "core/quant/codes.ts",
   openCheckpoint: "core/checkpoint/open.ts",
   Engine: "core/generate/engine.ts",
   Builder: "core/graph/builder.ts",

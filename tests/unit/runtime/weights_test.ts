@@ -9,7 +9,7 @@ import { RandomStream } from "../../../core/base/random.ts";
 import type { FileTensor, HostArray, HostTensor, Weights } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { fromF32, type WeightType } from "../../../core/base/dtype.ts";
-import { dequantize, quantize } from "../../../core/base/quantize.ts";
+import { dequantize, quantize } from "../../../core/quant/codes.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { withScratch } from "../../scratch.ts";
 import { logitsOf } from "../../device/engines.ts";

@@ -2,7 +2,7 @@
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { type CodedTensor, openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
-import { matrixBytes } from "../../../core/base/quantize.ts";
+import { matrixBytes } from "../../../core/quant/codes.ts";
 import { EMBEDDING, linearSpecs } from "../../../core/model/parameters.ts";
 import { MemoryMap } from "../../../core/runtime/memory/memory_map.ts";
 import { openModel, type OpenOptions } from "../../../core/session/open.ts";

@@ -1,7 +1,7 @@
 /** Files in the folder of a run besides the run itself. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { UsageError } from "../../../core/base/errors.ts";
-import { requireOurs } from "../../../core/checkpoint/our_files.ts";
+import { requireOurs } from "../../../core/folder/our_files.ts";
 import { markFailed } from "../../../core/collective/peers.ts";
 import { requireNoRun, RunFolder } from "../../../core/train/run_folder.ts";
 import { withScratch } from "../../scratch.ts";

@@ -15,7 +15,7 @@ import { softmax } from "../../../ops/softmax.ts";
 import type { Weight, Weights } from "../../device.ts";
 import { matrixFormatOf } from "../../weights.ts";
 import { ONNX_TYPE, type OnnxType } from "../element_types.ts";
-import type { MatrixFormat } from "../../../base/quantize.ts";
+import type { MatrixFormat } from "../../../quant/codes.ts";
 import { type FilePlace, OnnxModel } from "./model.ts";
 import { directUpdates, requireReadersFirst, writersOf } from "./state_updates.ts";
 

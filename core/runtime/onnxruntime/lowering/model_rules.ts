@@ -4,7 +4,7 @@
  * Attention is not among them, since its plain decomposition beats the library's fused operators on the CPU
  * (the query heads of one key head become rows of a single product).
  */
-import { packing, quantizedFormat } from "../../../base/quantize.ts";
+import { packing, quantizedFormat } from "../../../quant/codes.ts";
 import type { Attributes, RulesByName } from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
 import { silu, swiglu } from "../../../ops/activation.ts";

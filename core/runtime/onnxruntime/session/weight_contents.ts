@@ -13,8 +13,8 @@ import {
   weightValues,
 } from "../../weights.ts";
 import type { WeightUse } from "../lowering/lower.ts";
-import type { MatrixFormat } from "../../../base/quantize.ts";
-import { type Quantized, quantizedFormat, roomFor } from "../../../base/quantize.ts";
+import type { MatrixFormat } from "../../../quant/codes.ts";
+import { type Quantized, quantizedFormat, roomFor } from "../../../quant/codes.ts";
 
 export class WeightContents {
   readonly #weights: Weights;

@@ -22,9 +22,9 @@ import {
 import type { OnnxApi } from "../capi/capi.ts";
 import type { Handle } from "../capi/table.ts";
 import type { WeightUse } from "../lowering/lower.ts";
-import type { MatrixFormat } from "../../../base/quantize.ts";
-import type { ReadBytes } from "../../../base/stored.ts";
-import { packing, quantizedFormat } from "../../../base/quantize.ts";
+import type { MatrixFormat } from "../../../quant/codes.ts";
+import type { ReadBytes } from "../../../quant/stored.ts";
+import { packing, quantizedFormat } from "../../../quant/codes.ts";
 import { type Initializers, weightBytes } from "./session.ts";
 
 interface QuantizedMemory {

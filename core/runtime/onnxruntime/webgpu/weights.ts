@@ -6,7 +6,7 @@
 import type { Weights } from "../../device.ts";
 import type { Handle } from "../capi/table.ts";
 import type { WeightUse } from "../lowering/lower.ts";
-import type { MatrixFormat } from "../../../base/quantize.ts";
+import type { MatrixFormat } from "../../../quant/codes.ts";
 import { type Initializers, weightBytes } from "../session/session.ts";
 import { WeightContents } from "../session/weight_contents.ts";
 import type { Gpu } from "./gpu.ts";

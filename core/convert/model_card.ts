@@ -2,12 +2,12 @@
  * The README.md of a folder that `convert` or `train` writes: what the model is, how it was made, and how
  * to run it here, in transformers and in ONNX Runtime.
  */
-import { isOfficial } from "./config.ts";
+import { isOfficial } from "../checkpoint/config.ts";
 import { basename } from "node:path";
-import type { QuantizedFormat } from "../base/quantize.ts";
+import type { QuantizedFormat } from "../quant/codes.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
 import { countParameters } from "../model/parameters.ts";
-import { openModelFiles } from "./model_files.ts";
+import { openModelFiles } from "../checkpoint/model_files.ts";
 
 export const CARD_FILE = "README.md";
 

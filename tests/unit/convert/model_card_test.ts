@@ -1,9 +1,9 @@
 /** Model cards: what they tell, and that no path of this machine is in them. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { modelCard } from "../../../core/checkpoint/model_card.ts";
+import { modelCard } from "../../../core/convert/model_card.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { type Entry, writeGguf, writeTinyFolder } from "../../gguf_model.ts";
-import { MODELS, withScratch } from "./testing.ts";
+import { MODELS, withScratch } from "../checkpoint/testing.ts";
 
 const { config } = await openCheckpoint(`${MODELS}/qwen2-p2-tied-f32`);
 const FACTS = { folder: "/home/ann/out/mine", config, source: "/home/ann/base" };

@@ -7,17 +7,22 @@
 import { createHash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
 import { fromF32, toF32 } from "../base/dtype.ts";
-import type { QuantizedFormat } from "../base/quantize.ts";
+import type { QuantizedFormat } from "../quant/codes.ts";
 import { countParameters, elementCount, EMBEDDING, linearSpecs } from "../model/parameters.ts";
-import { startBackboneHash } from "./backbone.ts";
+import { startBackboneHash } from "../checkpoint/backbone.ts";
 import type { ConversionReport, ConversionRun } from "./convert.ts";
-import { writeFolder } from "./folder.ts";
-import { type Checkpoint, CONFIG_FILE, openCheckpoint, type StoredTensor } from "./open.ts";
+import { writeFolder } from "../folder/folder.ts";
+import {
+  type Checkpoint,
+  CONFIG_FILE,
+  openCheckpoint,
+  type StoredTensor,
+} from "../checkpoint/open.ts";
 import { CARD_FILE, modelCard } from "./model_card.ts";
-import { checkTarget, type ConversionOptions } from "./plan_conversion.ts";
-import { QUANTIZATION_KEY, quantizationJson } from "./quantization.ts";
-import { Quantizer } from "./quantizer.ts";
-import { finitePart } from "./read.ts";
+import { checkTarget, type ConversionOptions } from "./plan.ts";
+import { QUANTIZATION_KEY, quantizationJson } from "../checkpoint/quantization.ts";
+import { Quantizer } from "../checkpoint/quantizer.ts";
+import { finitePart } from "../checkpoint/read.ts";
 import {
   copyCompanions,
   type OutputTensor,
@@ -25,7 +30,7 @@ import {
   writeJson,
   writeText,
   writeWeights,
-} from "./write.ts";
+} from "../checkpoint/write.ts";
 
 /** Options of quantizing a checkpoint. */
 export interface QuantizationOptions

@@ -1,7 +1,7 @@
 /** Hidden folders after a kill; a checkpoint loses its name before its files. */
 import { assertEquals } from "@std/assert";
-import { writeFolder } from "../../../core/checkpoint/folder.ts";
-import { clearLeftovers, holdFolder } from "../../../core/checkpoint/leftovers.ts";
+import { writeFolder } from "../../../core/folder/folder.ts";
+import { clearLeftovers, holdFolder } from "../../../core/folder/leftovers.ts";
 import { RunFolder } from "../../../core/train/run_folder.ts";
 import { withScratch } from "../../scratch.ts";
 

@@ -1,8 +1,8 @@
 /** Protects the blocks of GGUF files: equal bits with the Python package, repacking without loss. */
 import { assert, assertEquals } from "@std/assert";
-import { BLOCKS, type BlockType, decodeBlocks } from "../../../core/base/blocks.ts";
-import { formatOf } from "../../../core/base/stored.ts";
-import { dequantize, packing, repack, roomFor } from "../../../core/base/quantize.ts";
+import { BLOCKS, type BlockType, decodeBlocks } from "../../../core/quant/blocks.ts";
+import { formatOf } from "../../../core/quant/stored.ts";
+import { dequantize, packing, repack, roomFor } from "../../../core/quant/codes.ts";
 
 const GOLDEN: Readonly<Record<string, { blocks: string; values: string }>> = JSON.parse(
   Deno.readTextFileSync(new URL("../../../fixtures/golden/gguf/blocks.json", import.meta.url)),

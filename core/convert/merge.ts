@@ -16,10 +16,10 @@ import type { JsonObject } from "../base/files.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { LORA_SCALE } from "../model/transforms.ts";
-import { configToJson, isOfficial } from "./config.ts";
-import type { Checkpoint, StoredTensor } from "./open.ts";
-import { valuesOf } from "./read.ts";
-import { type ByteGenerator, castTensor, type OutputTensor } from "./write.ts";
+import { configToJson, isOfficial } from "../checkpoint/config.ts";
+import type { Checkpoint, StoredTensor } from "../checkpoint/open.ts";
+import { valuesOf } from "../checkpoint/read.ts";
+import { type ByteGenerator, castTensor, type OutputTensor } from "../checkpoint/write.ts";
 
 /** Content of a folder that is to be written. */
 export interface MergedModel {

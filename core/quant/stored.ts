@@ -4,8 +4,8 @@
  * Every reader of stored weights comes through `storedElements` or `quantizeRows`.
  */
 import { BLOCKS, type BlockType, decodeBlocks } from "./blocks.ts";
-import { ELEMENT_BYTES, type WeightType } from "./dtype.ts";
-import { joinBytes, readExactlySync } from "./files.ts";
+import { ELEMENT_BYTES, type WeightType } from "../base/dtype.ts";
+import { joinBytes, readExactlySync } from "../base/files.ts";
 import {
   fromRow,
   packing,
@@ -13,7 +13,7 @@ import {
   type Quantized,
   type QuantizedFormat,
   repack,
-} from "./quantize.ts";
+} from "./codes.ts";
 
 /** Storage of elements that are not plain, in order. */
 export interface Encoding {

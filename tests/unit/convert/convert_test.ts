@@ -1,17 +1,14 @@
 /** Conversions: what is written, and that it can be undone. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { backboneHash } from "../../../core/checkpoint/backbone.ts";
-import { convert } from "../../../core/checkpoint/convert.ts";
-import {
-  type ConversionOptions,
-  planConversion,
-} from "../../../core/checkpoint/plan_conversion.ts";
+import { convert } from "../../../core/convert/convert.ts";
+import { type ConversionOptions, planConversion } from "../../../core/convert/plan.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { planShards, writeWeights } from "../../../core/checkpoint/write.ts";
 import { readHeader } from "../../../core/checkpoint/safetensors.ts";
 import { countShape } from "../../../core/analysis/cost.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
-import { copyModel, MODEL_NAMES, MODELS, userError, withScratch } from "./testing.ts";
+import { copyModel, MODEL_NAMES, MODELS, userError, withScratch } from "../checkpoint/testing.ts";
 
 async function run(options: ConversionOptions, how: Parameters<typeof convert>[1] = {}) {
   return await convert(await planConversion(options), how);

@@ -8,7 +8,7 @@
  */
 import { memory, quantizeBlocks, repackBlocks, toF32 } from "../../kernels/cpu/quantize.wasm";
 import { BLOCKS, type BlockType, type Quantized } from "./blocks.ts";
-import { ELEMENT_BYTES, toF32Into, type WeightType } from "./dtype.ts";
+import { ELEMENT_BYTES, toF32Into, type WeightType } from "../base/dtype.ts";
 
 /** Format of the matrices of linear layers. */
 export type MatrixFormat =

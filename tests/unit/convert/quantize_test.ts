@@ -3,18 +3,21 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { Buffer } from "node:buffer";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
 import { openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
-import {
-  planQuantization,
-  quantizeCheckpoint,
-} from "../../../core/checkpoint/quantize_checkpoint.ts";
+import { planQuantization, quantizeCheckpoint } from "../../../core/convert/quantize.ts";
 import { fromF32, type WeightType } from "../../../core/base/dtype.ts";
 import { readTensor } from "../../../core/checkpoint/read.ts";
 import { DataError, NumericalError } from "../../../core/base/errors.ts";
-import { packing, quantize, type QuantizedFormat } from "../../../core/base/quantize.ts";
+import { packing, quantize, type QuantizedFormat } from "../../../core/quant/codes.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { writeAllSync } from "../../../core/base/write_all.ts";
 import { linearSpecs } from "../../../core/model/parameters.ts";
-import { copyModel, makeLargeModel, MODELS, userError, withScratch } from "./testing.ts";
+import {
+  copyModel,
+  makeLargeModel,
+  MODELS,
+  userError,
+  withScratch,
+} from "../checkpoint/testing.ts";
 
 const Q4 = { kind: "q4", block: 32 } as const;
 

@@ -1,8 +1,8 @@
 /** Folders that appear complete or not at all. */
 import { assertEquals, assertRejects } from "@std/assert";
-import { writeFolder } from "../../../core/checkpoint/folder.ts";
+import { writeFolder } from "../../../core/folder/folder.ts";
 import { LINKS, linkSync } from "../../links.ts";
-import { withScratch } from "./testing.ts";
+import { withScratch } from "../checkpoint/testing.ts";
 
 const names = (folder: string) => [...Deno.readDirSync(folder)].map(({ name }) => name);
 

@@ -2,7 +2,7 @@
 import { assertEquals } from "@std/assert";
 import wabt from "wabt";
 import { fromF32, toF32, type WeightType } from "../../../core/base/dtype.ts";
-import { dequantize, packing, quantize } from "../../../core/base/quantize.ts";
+import { dequantize, packing, quantize } from "../../../core/quant/codes.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 
 /** Codes and scales of a matrix. */

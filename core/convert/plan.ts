@@ -7,15 +7,15 @@ import { DataError, UsageError } from "../base/errors.ts";
 import { introducedValues } from "../model/init.ts";
 import { type Aggregator, isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
-import { configToJson } from "./config.ts";
+import { configToJson } from "../checkpoint/config.ts";
 import { liesIn, statIfExists } from "../base/files.ts";
-import { requireFreeTarget } from "./folder.ts";
+import { requireFreeTarget } from "../folder/folder.ts";
 import { isGgufName } from "../base/companions.ts";
-import { type Checkpoint, openCheckpoint } from "./open.ts";
+import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
 import { ELEMENT_BYTES, fromF32, type WeightType } from "../base/dtype.ts";
-import { isQuantized } from "../base/stored.ts";
+import { isQuantized } from "../quant/stored.ts";
 import { type MergedModel, mergeModel } from "./merge.ts";
-import { castTensor, type OutputTensor } from "./write.ts";
+import { castTensor, type OutputTensor } from "../checkpoint/write.ts";
 
 /** The official code, which is not ours to ship. */
 const CODE_FILES = ["configuration_qwen2_parscale.py", "modeling_qwen2_parscale.py"];

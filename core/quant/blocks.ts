@@ -6,7 +6,7 @@
  * crosses the end of one.
  */
 
-/** A matrix in codes of 8 or 4 bits; see `quantize.ts`. */
+/** A matrix in codes of 8 or 4 bits; see `codes.ts`. */
 export interface Quantized {
   /** [N, blocks, block · bits / 8] */
   readonly codes: Uint8Array;

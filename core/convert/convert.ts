@@ -11,13 +11,13 @@ import { NumericalError } from "../base/errors.ts";
 import { readRegularFile } from "../base/files.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
-import { backboneHash, startBackboneHash } from "./backbone.ts";
-import { BACKBONE_KEY } from "./config.ts";
-import { writeFolder } from "./folder.ts";
-import { ADAPTER_FILE, CONFIG_FILE, openCheckpoint } from "./open.ts";
+import { backboneHash, startBackboneHash } from "../checkpoint/backbone.ts";
+import { BACKBONE_KEY } from "../checkpoint/config.ts";
+import { writeFolder } from "../folder/folder.ts";
+import { ADAPTER_FILE, CONFIG_FILE, openCheckpoint } from "../checkpoint/open.ts";
 import { CARD_FILE, modelCard } from "./model_card.ts";
-import type { ConversionPlan } from "./plan_conversion.ts";
-import { checkFinite } from "./read.ts";
+import type { ConversionPlan } from "./plan.ts";
+import { checkFinite } from "../checkpoint/read.ts";
 import {
   copyCompanions,
   writeBytes,
@@ -25,7 +25,7 @@ import {
   writeSafetensors,
   writeText,
   writeWeights,
-} from "./write.ts";
+} from "../checkpoint/write.ts";
 
 /** Report of a conversion. */
 export interface ConversionReport {
