@@ -2,7 +2,7 @@
 import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import { memoryInfo } from "../../core/base/platform/mod.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
-import type { Device } from "../../core/runtime/device.ts";
+import type { Device } from "../../core/runtime/mod.ts";
 import { bytesText } from "../output/units.ts";
 
 /**

@@ -9,6 +9,7 @@ import { NumericalError } from "../base/errors.ts";
 import { ALONE, type Collective } from "../collective/collective.ts";
 import { accumulateOutputs } from "../graph/accumulate.ts";
 import { differentiate, gradientName } from "../graph/differentiate.ts";
+import { countFlops } from "../graph/flops.ts";
 import type { Program } from "../graph/program.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { buildLoss, type LossSizes, type Substitute } from "../model/loss.ts";
@@ -72,6 +73,11 @@ export function buildPrograms(options: TrainerOptions): { loss: Program; gradien
   const gradients = differentiate(loss, { of: "loss", by, recompute: options.recompute });
   if (!options.accumulates) return { loss, gradients };
   return { loss, gradients: accumulateOutputs(gradients, by.map(gradientName)) };
+}
+
+/** Floating-point operations of loss and gradients of one micro-batch. */
+export function trainingFlops(options: TrainerOptions): number {
+  return countFlops(buildPrograms(options).gradients);
 }
 
 /** Parameters, gradients and moments on a device, and the programs that work on them. */

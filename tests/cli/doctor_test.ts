@@ -1,7 +1,7 @@
 /** `parscale doctor` as a black box: what it finds, and what a failure looks like. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { sheetOf } from "../../cli/commands/doctor/cuda.ts";
+import { sheetOf } from "../../core/bringup/stages.ts";
 import { documentOf, parseLines } from "./models.ts";
 import { runCommand, runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";

@@ -18,7 +18,7 @@ import { parseArgs } from "@std/cli/parse-args";
 import Table from "cli-table3";
 import { benchTasks, type Timing } from "./bench.ts";
 import { type CommandResult, runCommands } from "./commands.ts";
-import { bringUp, type StageResult } from "../../cli/commands/doctor/cuda.ts";
+import { bringUp, type StageResult } from "../../core/bringup/stages.ts";
 import { type Ceilings, measureCeilings } from "../../core/runtime/cuda/ceilings.ts";
 import { CudaDevice, type CudaMachine } from "../../core/runtime/cuda/device.ts";
 import type { ComputeType } from "../../core/runtime/cuda/memory.ts";

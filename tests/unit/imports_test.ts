@@ -20,7 +20,9 @@ const ALLOWED: Readonly<Record<string, string>> = {
   "core/data": "core/hub core/tokenizer core/checkpoint core/base",
   "core/generate": "core/model core/runtime core/graph core/base",
   "core/grammar": "core/generate core/tokenizer core/base",
-  "core/analysis": "core/model core/base",
+  "core/analysis": "core/generate core/model core/runtime core/ops core/graph core/base",
+  "core/bringup": "core/analysis core/train core/generate core/model core/runtime core/ops " +
+    "core/graph core/base",
   "core/eval": "core/session core/generate core/data core/hub core/tokenizer core/checkpoint " +
     "core/folder core/base",
   "core/collective": "core/runtime core/graph core/base",
@@ -30,8 +32,8 @@ const ALLOWED: Readonly<Record<string, string>> = {
     "core/tokenizer core/checkpoint core/base",
   "core/session": "core/grammar core/generate core/hub core/tokenizer core/checkpoint " +
     "core/runtime core/model core/quant core/base",
-  "cli": "core/base core/quant core/folder core/analysis core/checkpoint core/convert core/data " +
-    "core/collective core/eval core/generate core/graph core/hub core/model core/ops " +
+  "cli": "core/base core/quant core/folder core/analysis core/bringup core/checkpoint " +
+    "core/convert core/data core/collective core/eval core/generate core/hub core/model " +
     "core/runtime core/serve core/session core/tokenizer core/train",
 };
 
@@ -79,6 +81,22 @@ Deno.test("imports follow the allowed directions", () => {
       .map((to) => `${source.path} → ${to}`);
   });
   assertEquals(wrong, []);
+});
+
+Deno.test("cli computes nothing: of core/runtime it opens devices and names their libraries", () => {
+  const opens = [
+    "mod.ts",
+    "traits.ts",
+    "exit_now.ts",
+    "cuda/open.ts",
+    "cuda/verified.ts",
+    "onnxruntime/capi/library.ts",
+    "onnxruntime/export.ts",
+    "tfjs/open.ts",
+  ].map((path) => `core/runtime/${path}`);
+  const found = ALL.filter(({ path }) => path.startsWith("cli/")).flatMap(importsOf)
+    .filter((path) => moduleOf(path) === "core/runtime" && !opens.includes(path));
+  assertEquals(found, []);
 });
 
 Deno.test("the training loop, the trainer and the optimizer know no ranks", () => {

@@ -1,16 +1,14 @@
 /**
  * The checks of `doctor`: each finds one thing out and says what to do about it.
  */
+import { compareWithReference } from "../../../core/bringup/reference.ts";
 import { memoryInfo, usableCores } from "../../../core/base/platform/mod.ts";
 import { cacheEntries, weightCacheFolder } from "../../../core/checkpoint/quantized_cache.ts";
 import { detectLaunch } from "../../../core/collective/launch.ts";
 import { mpiVersion, openMpiLibrary } from "../../../core/collective/mpi.ts";
 import { openNccl } from "../../../core/collective/nccl_library.ts";
-import { Builder } from "../../../core/graph/builder.ts";
-import { linear } from "../../../core/ops/linear.ts";
-import { softmax } from "../../../core/ops/softmax.ts";
 import { describeMachine, openMachine } from "../../../core/runtime/cuda/open.ts";
-import { type DeviceName, openDevice } from "../../../core/runtime/mod.ts";
+import type { DeviceName } from "../../../core/runtime/mod.ts";
 import { onnxRuntimePath } from "../../../core/runtime/onnxruntime/capi/library.ts";
 import { describeBinding } from "../../../core/runtime/tfjs/open.ts";
 import { bytesText } from "../../output/units.ts";
@@ -105,26 +103,4 @@ async function checkDevice(name: DeviceName, library = ""): Promise<Finding> {
   const difference = await compareWithReference(name);
   const found = `${library}computes, within ${difference.toExponential(0)} of the reference`;
   return { ok: difference < 1e-5, found, remedy: "please report this" };
-}
-
-/** Largest difference between a device and the reference on a tiny program. */
-async function compareWithReference(name: DeviceName): Promise<number> {
-  const g = new Builder("doctor");
-  const x = g.input("x", { dtype: "f32", shape: [2, 8] });
-  const weight = g.parameter("weight", { dtype: "f32", shape: [4, 8] });
-  g.output("y", softmax({ x: linear({ x, weight }) }));
-  const program = g.build();
-  const data = Float32Array.from({ length: 32 }, (_, i) => Math.sin(i));
-  const weights = new Map([["weight", { dtype: "f32" as const, shape: [4, 8], data }]]);
-  const results: number[][] = [];
-  for (const device of [await openDevice(name, { dtype: "f32" }), await openDevice("reference")]) {
-    const executable = await device.compile(program, weights);
-    const input = device.allocate(program.inputs.get("x")!);
-    const output = device.allocate(program.outputs.get("y")!);
-    device.write(input, Array.from({ length: 16 }, (_, i) => Math.cos(i)));
-    await executable.run(new Map([["x", input], ["y", output]]));
-    results.push(Array.from(device.read(output)));
-    device.close();
-  }
-  return Math.max(...results[0]!.map((y, i) => Math.abs(y - results[1]![i]!)));
 }

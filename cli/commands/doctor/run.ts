@@ -10,7 +10,7 @@ import { Report, reportRows } from "../../output/report.ts";
 import type { Row } from "../../output/table.ts";
 import { bytesText } from "../../output/units.ts";
 import { CHECKS, type Finding, findingOf } from "./checks.ts";
-import { bringUp } from "./cuda.ts";
+import { bringUp } from "../../../core/bringup/stages.ts";
 import type { command } from "./flags.ts";
 
 /** Runs the command; the number is its exit code, 4 when something required is missing. */

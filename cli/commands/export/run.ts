@@ -9,7 +9,6 @@ import type { Checkpoint } from "../../../core/checkpoint/open.ts";
 import { copyCompanions, writeJson, writeText } from "../../../core/checkpoint/write.ts";
 import { buildForward } from "../../../core/model/forward.ts";
 import { exportPrograms } from "../../../core/runtime/onnxruntime/export.ts";
-import { webGpuTarget } from "../../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
 import { checkQuantize, matrixFormat } from "../../../core/session/quantization.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { requireContext } from "../../input/limits.ts";
@@ -103,7 +102,7 @@ async function writeExport(
     const programs = new Map([["prefill", program(tokens)], ["decode", program(1)]]);
     const written = await exportPrograms(folder, programs, tensors, {
       matrices: matrixFormat(checkpoint, plan),
-      target: target === "webgpu" ? webGpuTarget(plan.dtype) : undefined,
+      webGpu: target === "webgpu" ? plan.dtype : undefined,
       onProgress,
     });
     await writeJson(`${folder}/export.json`, {

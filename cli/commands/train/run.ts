@@ -8,14 +8,13 @@ import { BACKBONE_KEY } from "../../../core/checkpoint/config.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
 import type { DivisibleFeed } from "../../../core/collective/collective.ts";
 import type { Batch } from "../../../core/data/batches.ts";
-import { countFlops } from "../../../core/graph/flops.ts";
 import { elementCount } from "../../../core/model/parameters.ts";
 import { type StepReport, train } from "../../../core/train/loop.ts";
-import { measurePeak } from "../../../core/train/peak.ts";
+import { measurePeak } from "../../../core/analysis/peak.ts";
 import { requireNoRun, RUN_SCHEMA, RunFolder } from "../../../core/train/run_folder.ts";
 import { saveModel } from "../../../core/train/save_model.ts";
 import { EventWriter } from "../../../core/train/tensorboard.ts";
-import { buildPrograms, Trainer } from "../../../core/train/trainer.ts";
+import { Trainer, trainingFlops } from "../../../core/train/trainer.ts";
 import { loadState, saveState, type TrainingState } from "../../../core/train/training_state.ts";
 import { configKeys, type Invocation, toJson } from "../../output/document.ts";
 import { formatFlag } from "../../framework/table.ts";
@@ -99,7 +98,7 @@ async function trainInto(
   await removeOld(start.step); // those of a run that was killed before it removed them
   const microBatches = length.batch / run.trainer.sizes.batch;
   const feed = length.overfitOneBatch ? sameBatches(run, microBatches) : run.stream;
-  const flops = countFlops(buildPrograms(run.trainer).gradients) * run.loop.microBatches;
+  const flops = trainingFlops(run.trainer) * run.loop.microBatches;
   // Only the progress line compares with it.
   const peak = io.settings.quiet > 0 ? Infinity : await measurePeak(run.device);
 

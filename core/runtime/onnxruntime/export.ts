@@ -11,10 +11,11 @@ import { writeAll } from "../../base/write_all.ts";
 import { prepare } from "../../graph/rewrite.ts";
 import type { Program } from "../../graph/program.ts";
 import type { Weights } from "../device.ts";
-import { lower, lowers, type Target, updateName, type WeightUse } from "./lowering/lower.ts";
+import { lower, lowers, updateName, type WeightUse } from "./lowering/lower.ts";
 import type { MatrixFormat } from "../../quant/codes.ts";
 import { weightBytes } from "./session/session.ts";
 import { CPU_TARGET } from "./lowering/rules.ts";
+import { type Elements, webGpuTarget } from "./lowering/webgpu_rules.ts";
 import { WeightContents } from "./session/weight_contents.ts";
 
 /** Input or output of a program. */
@@ -47,13 +48,14 @@ export async function exportPrograms(
   folder: string,
   programs: ReadonlyMap<string, Program>,
   weights: Weights,
-  { matrices, target = CPU_TARGET, onProgress = () => {} }: {
+  { matrices, webGpu, onProgress = () => {} }: {
     matrices: MatrixFormat;
-    /** Execution provider of the files; default: the processor. */
-    target?: Target;
+    /** Compute type of files for WebGPU; those for the processor have none. */
+    webGpu?: Elements | undefined;
     onProgress?: (written: number, total: number) => void;
   },
 ): Promise<{ programs: Record<string, ExportedProgram>; weightBytes: number }> {
+  const target = webGpu === undefined ? CPU_TARGET : webGpuTarget(webGpu);
   const places = new Map<string, { use: WeightUse; offset: number; length: number }>();
   let end = 0;
   const place = (use: WeightUse) => {

@@ -3,7 +3,7 @@
  * fails has all before it run, so that the late ones, which end alike, are not tried.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
-import { bringUp, type StageResult } from "../../../cli/commands/doctor/cuda.ts";
+import { bringUp, type StageResult } from "../../../core/bringup/stages.ts";
 import { EnvironmentError } from "../../../core/base/errors.ts";
 import { measureCeilings } from "../../../core/runtime/cuda/ceilings.ts";
 import type { CudaMachine } from "../../../core/runtime/cuda/device.ts";

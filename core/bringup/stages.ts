@@ -5,24 +5,24 @@
  * Stages with numbers compare the device with the reference. A GPU that passes all of them is recorded, and
  * `--device cuda` accepts it from then on.
  */
-import { type CostDevice, DEVICES } from "../../../core/analysis/devices.ts";
-import { NumericalError } from "../../../core/base/errors.ts";
-import { RandomStream } from "../../../core/base/random.ts";
-import { Engine } from "../../../core/generate/engine.ts";
-import { type CeilingSizes, measureCeilings } from "../../../core/runtime/cuda/ceilings.ts";
-import { compareNodes, relativeDifference } from "../../../core/runtime/cuda/compare_nodes.ts";
-import { CudaDevice, type CudaMachine, placeOf } from "../../../core/runtime/cuda/device.ts";
-import { Driver, formatVersion } from "../../../core/runtime/cuda/driver/driver.ts";
-import { KERNEL_FILES } from "../../../core/runtime/cuda/kernels/mod.ts";
-import { describeMachine } from "../../../core/runtime/cuda/open.ts";
-import { architectureOf } from "../../../core/runtime/cuda/driver/nvrtc.ts";
-import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
-import type { CudaPlace } from "../../../core/runtime/cuda/verified.ts";
-import type { Device } from "../../../core/runtime/device.ts";
-import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
-import { trainableSpecs } from "../../../core/train/trainable.ts";
-import { Trainer } from "../../../core/train/trainer.ts";
-import { HEAD_DIMS, kernelPrograms, tinyConfig, tinyWeights } from "./cuda_programs.ts";
+import { type CostDevice, DEVICES } from "../analysis/devices.ts";
+import { NumericalError } from "../base/errors.ts";
+import { RandomStream } from "../base/random.ts";
+import { Engine } from "../generate/engine.ts";
+import { type CeilingSizes, measureCeilings } from "../runtime/cuda/ceilings.ts";
+import { compareNodes, relativeDifference } from "../runtime/cuda/compare_nodes.ts";
+import { CudaDevice, type CudaMachine, placeOf } from "../runtime/cuda/device.ts";
+import { Driver, formatVersion } from "../runtime/cuda/driver/driver.ts";
+import { KERNEL_FILES } from "../runtime/cuda/kernels/mod.ts";
+import { describeMachine } from "../runtime/cuda/open.ts";
+import { architectureOf } from "../runtime/cuda/driver/nvrtc.ts";
+import type { ComputeType } from "../runtime/cuda/memory.ts";
+import type { CudaPlace } from "../runtime/cuda/verified.ts";
+import type { Device } from "../runtime/device.ts";
+import { ReferenceDevice } from "../runtime/reference/device.ts";
+import { trainableSpecs } from "../train/trainable.ts";
+import { Trainer } from "../train/trainer.ts";
+import { HEAD_DIMS, kernelPrograms, tinyConfig, tinyWeights } from "./programs.ts";
 
 /** The outcome of a stage. */
 export interface StageResult {

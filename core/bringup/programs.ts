@@ -1,18 +1,18 @@
 /** The programs of the bring-up, small but with everything that kernels tell apart, and numbers for them. */
-import { RandomStream } from "../../../core/base/random.ts";
-import { samplingNumbers } from "../../../core/base/sampling.ts";
-import { Builder } from "../../../core/graph/builder.ts";
-import { differentiate } from "../../../core/graph/differentiate.ts";
-import type { Program } from "../../../core/graph/program.ts";
-import { elementCount, type TensorType } from "../../../core/graph/types.ts";
-import type { ModelConfig } from "../../../core/model/config.ts";
-import { buildForward } from "../../../core/model/forward.ts";
-import { scratchValues } from "../../../core/model/init.ts";
-import { buildLoss } from "../../../core/model/loss.ts";
-import { parameterSpecs } from "../../../core/model/parameters.ts";
-import type { ComputeType } from "../../../core/runtime/cuda/memory.ts";
-import type { HostTensor } from "../../../core/runtime/device.ts";
-import { buildSquaredNorm, buildUpdate } from "../../../core/train/optimizer.ts";
+import { RandomStream } from "../base/random.ts";
+import { samplingNumbers } from "../base/sampling.ts";
+import { Builder } from "../graph/builder.ts";
+import { differentiate } from "../graph/differentiate.ts";
+import type { Program } from "../graph/program.ts";
+import { elementCount, type TensorType } from "../graph/types.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { buildForward } from "../model/forward.ts";
+import { scratchValues } from "../model/init.ts";
+import { buildLoss } from "../model/loss.ts";
+import { parameterSpecs } from "../model/parameters.ts";
+import type { ComputeType } from "../runtime/cuda/memory.ts";
+import type { HostTensor } from "../runtime/device.ts";
+import { buildSquaredNorm, buildUpdate } from "../train/optimizer.ts";
 
 /** Head sizes of the models in use, for which kernels are compiled one by one. */
 export const HEAD_DIMS = [64, 128];
