@@ -1,12 +1,16 @@
 /** `--shard`: which part of the rows a process computes, given or found out from its launcher. */
-import { UsageError } from "../../core/base/errors.ts";
+import { EnvironmentError, UsageError } from "../../core/base/errors.ts";
 import { statIfExists } from "../../core/base/files.ts";
-import { detectPart, type Part as Shard } from "../../core/collective/launch.ts";
+import { detectLaunch, type Env } from "../../core/collective/launch.ts";
 import { hashFile } from "../../core/data/hash.ts";
 import type { Resolution } from "../framework/resolve.ts";
 import type { Invocation } from "../output/document.ts";
 
-export type { Shard };
+/** Part `part` of `of`, counted from 1. */
+export interface Shard {
+  readonly part: number;
+  readonly of: number;
+}
 
 /** The part that `I/N` names. */
 export function partOf(text: string): Shard | undefined {
@@ -30,10 +34,10 @@ export function parseShard(text: string | undefined): Shard | undefined {
  */
 export function resolveShard(
   resolution: Resolution,
-  env: (name: string) => string | undefined,
+  env: Env,
 ): Resolution {
   const { values, config } = resolution;
-  const found = detectPart(env);
+  const found = detectShard(env);
   if (found === undefined) {
     throw new UsageError("`--shard auto` needs a job array or a launcher, and there is neither", {
       hints: [
@@ -46,6 +50,39 @@ export function resolveShard(
   if (path === undefined || path === "-") throw new UsageError("`--shard auto` needs `--out`");
   const own = { shard: `${found.part}/${found.of}`, out: partName(path, found.part) };
   return { ...resolution, values: { ...values, ...own }, config: { ...config, ...own } };
+}
+
+/**
+ * The part of this process, by its rank, by its place in a Slurm job array, or by both; undefined where neither
+ * a launcher nor a job array has started it. Nothing is exchanged, so a part can be run again alone.
+ * @throws {EnvironmentError} when the variables contradict each other
+ */
+export function detectShard(env: Env): Shard | undefined {
+  const launch = detectLaunch(env), task = arrayTask(env);
+  if (launch === undefined && task === undefined) return undefined;
+  const { rank, world } = launch ?? { rank: 0, world: 1 };
+  const { part, of } = task ?? { part: 1, of: 1 };
+  return { part: (part - 1) * world + rank + 1, of: of * world };
+}
+
+/** The place in a job array, whose numbers may begin anywhere and be some steps apart. */
+function arrayTask(env: Env): Shard | undefined {
+  const number = (name: string) => {
+    const text = env(`SLURM_ARRAY_TASK_${name}`);
+    return text ? Number(text) : undefined;
+  };
+  const [id, count] = [number("ID"), number("COUNT")];
+  if (id === undefined || count === undefined) return undefined;
+  const min = number("MIN") ?? 0, max = number("MAX") ?? id, step = number("STEP") ?? 1;
+  const index = (id - min) / step;
+  const isRegular = (max - min) / step + 1 === count;
+  if (isRegular && Number.isInteger(index) && index >= 0 && index < count) {
+    return { part: index + 1, of: count };
+  }
+  throw new EnvironmentError(
+    `the job array is not regular: task ${id} of ${count} from ${min} to ${max}, ${step} apart`,
+    { hints: ["submit with --array=1-N, or name the part with --shard I/N"] },
+  );
 }
 
 /** `scores.json` of part 2 is `scores-2.json`; the folder `res` is `res-2`. */

@@ -3,7 +3,6 @@
  * or keeps them in a journal until all are there. Where they go to a file, an interruption keeps what
  * is done and says how to continue.
  */
-import type { JsonObject } from "../../core/base/files.ts";
 import type { Invocation } from "./document.ts";
 import { Interrupted } from "./errors.ts";
 import type { Io } from "./io.ts";
@@ -13,22 +12,6 @@ import type { Row } from "./table.ts";
 
 /** The identity of a run has what these stand for. */
 const IDENTIFIED = ["model", "adapter", "device", "batch"];
-
-/** Columns of a table of `generate`, by the flags in its configuration. */
-export function generateColumns(
-  { num_return, num_beams, echo, timings }: JsonObject,
-): ReportOptions["columns"] {
-  return [
-    "id",
-    ...(echo ? ["prompt"] : []),
-    "finish_reason",
-    "text",
-    "error",
-    ...(Number(num_return) > 1 ? ["sequence"] : []),
-    ...(Number(num_beams) > 1 ? ["score"] : []),
-    ...(timings ? ["ttft_ms", "tokens_per_s"].map((key) => ({ key, digits: 1 })) : []),
-  ];
-}
 
 /**
  * Rows of a result: a table has one for each of several sequences, with their times, JSON one with all of
@@ -40,17 +23,6 @@ export function rowsIn(format: Invocation["format"], result: Row): Row[] {
   const row = { ...others, ...stats as Row | undefined };
   if (!Array.isArray(sequences)) return [row];
   return sequences.map((one: Row, sequence) => ({ ...row, sequence, ...one }));
-}
-
-/** Columns of a table of `score`, by the flags in its configuration. */
-export function scoreColumns({ echo }: JsonObject): ReportOptions["columns"] {
-  return [
-    "id",
-    ...(echo ? ["prompt", "continuation", "text"] : []),
-    { key: "loglikelihood", digits: 4 },
-    "is_greedy",
-    "error",
-  ];
 }
 
 /** Identity of a run besides its flags, which a resumed run must share. */

@@ -146,7 +146,10 @@ class ReverseMode {
 
   /** `copies` holds what the source starts from, and gets everything it computes. */
   constructor(g: Graph, source: Program, copies: Map<Value, Value>, recompute = false) {
-    [this.#g, this.#source, this.#forward, this.#recomputes] = [g, source, copies, recompute];
+    this.#g = g;
+    this.#source = source;
+    this.#forward = copies;
+    this.#recomputes = recompute;
     let segment = 0;
     for (const node of source.nodes) {
       if (node.op === checkpointOp) segment++;

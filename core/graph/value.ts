@@ -38,7 +38,10 @@ export class Value implements TensorType {
   readonly #graph: Graph;
 
   constructor(graph: Graph, id: number, { dtype, shape }: TensorType) {
-    [this.#graph, this.id, this.dtype, this.shape] = [graph, id, dtype, shape];
+    this.#graph = graph;
+    this.id = id;
+    this.dtype = dtype;
+    this.shape = shape;
   }
 
   /** The graph that this value belongs to. */

@@ -80,25 +80,37 @@ export function trainingFlops(options: TrainerOptions): number {
   return countFlops(buildPrograms(options).gradients);
 }
 
+interface Parts {
+  readonly device: Device;
+  readonly collective: Collective;
+  readonly groups: readonly GroupTensors[];
+  /** Frozen parameters where the device keeps them in a type of their own; else among the tensors. */
+  readonly frozen: ReadonlyMap<string, HostTensor>;
+  readonly tensors: ReadonlyMap<string, DeviceTensor>;
+  /** The tensors and the gradients of each. */
+  readonly bindings: Bindings;
+  readonly optimizer: Optimizer;
+  readonly gradients: Executable;
+  readonly loss: Executable;
+  /** True if the gradient program adds to the gradients instead of overwriting them. */
+  readonly accumulates: boolean;
+}
+
 /** Parameters, gradients and moments on a device, and the programs that work on them. */
 export class Trainer {
   readonly sums: StepSums = { loss: 0, predicted: 0, streamWeights: [] };
 
-  private constructor(
-    readonly device: Device,
-    readonly collective: Collective,
-    readonly groups: readonly GroupTensors[],
-    /** Frozen parameters where the device keeps them in a type of their own; else among the tensors. */
-    private readonly frozen: ReadonlyMap<string, HostTensor>,
-    private readonly tensors: ReadonlyMap<string, DeviceTensor>,
-    /** The tensors and the gradients of each. */
-    private readonly bindings: Bindings,
-    private readonly optimizer: Optimizer,
-    private readonly gradients: Executable,
-    private readonly loss: Executable,
-    /** True if the gradient program adds to the gradients instead of overwriting them. */
-    private readonly accumulates: boolean,
-  ) {}
+  readonly device: Device;
+  readonly collective: Collective;
+  readonly groups: readonly GroupTensors[];
+  readonly #parts: Parts;
+
+  private constructor(parts: Parts) {
+    this.device = parts.device;
+    this.collective = parts.collective;
+    this.groups = parts.groups;
+    this.#parts = parts;
+  }
 
   /** Allocates everything, reads the first values and compiles the programs. */
   static async create(device: Device, options: TrainerOptions): Promise<Trainer> {
@@ -129,25 +141,25 @@ export class Trainer {
     for (const { group, gradients } of groups) {
       viewsInto(bindings, device, group, gradients, gradientName);
     }
-    return new Trainer(
+    return new Trainer({
       device,
       collective,
       groups,
       frozen,
       tensors,
       bindings,
-      await Optimizer.create(device, groups, options.optimizer, collective),
-      await device.compile(gradients, frozen, { fixedSizes: true }),
-      await device.compile(loss, frozen, { fixedSizes: true }),
+      optimizer: await Optimizer.create(device, groups, options.optimizer, collective),
+      gradients: await device.compile(gradients, frozen, { fixedSizes: true }),
+      loss: await device.compile(loss, frozen, { fixedSizes: true }),
       accumulates,
-    );
+    });
   }
 
   /** Forward and backward pass over one micro-batch; its sums and gradients are added up. */
   async accumulate(batch: TrainingBatch): Promise<void> {
-    if (this.accumulates && this.sums.predicted === 0) this.#clearGradients();
+    if (this.#parts.accumulates && this.sums.predicted === 0) this.#clearGradients();
     this.#write(batch);
-    await this.gradients.run(this.bindings);
+    await this.#parts.gradients.run(this.#parts.bindings);
     this.#read(batch, this.sums);
   }
 
@@ -158,7 +170,7 @@ export class Trainer {
   async exchangeSums(more: readonly number[] = []): Promise<number[]> {
     const { sums } = this;
     if (sums.predicted === 0) this.#clearGradients();
-    const streams = this.tensors.get("weight_sums")?.shape[0] ?? 0;
+    const streams = this.#parts.tensors.get("weight_sums")?.shape[0] ?? 0;
     const weights = Array.from({ length: streams }, (_, p) => sums.streamWeights[p] ?? 0);
     const all = await this.collective.sum([sums.loss, sums.predicted, ...weights, ...more]);
     sums.loss = all[0]!;
@@ -175,7 +187,7 @@ export class Trainer {
     const { loss, predicted } = this.sums;
     if (!Number.isFinite(loss)) throw notFinite("loss", loss, step);
     for (const { gradients } of this.groups) await this.collective.sumGradients(gradients);
-    const update = await this.optimizer.step(step, predicted, rates);
+    const update = await this.#parts.optimizer.step(step, predicted, rates);
     if (!Number.isFinite(update.gradNorm)) throw notFinite("gradient norm", update.gradNorm, step);
     Object.assign(this.sums, { loss: 0, predicted: 0, streamWeights: [] });
     for (const { values } of this.groups) await this.collective.gather(values);
@@ -186,19 +198,19 @@ export class Trainer {
   async evaluate(batch: TrainingBatch): Promise<StepSums> {
     const sums: StepSums = { loss: 0, predicted: 0, streamWeights: [] };
     this.#write(batch);
-    await this.loss.run(this.tensors);
+    await this.#parts.loss.run(this.#parts.tensors);
     this.#read(batch, sums);
     return sums;
   }
 
   /** Returns whether the loss reads a parameter of this name. */
   has(name: string): boolean {
-    return this.frozen.has(name) || this.tensors.has(name);
+    return this.#parts.frozen.has(name) || this.#parts.tensors.has(name);
   }
 
   /** Values of a parameter, trained or frozen; a view that the next update changes. */
   values(name: string): HostArray {
-    return this.frozen.get(name)?.data ?? this.device.read(this.tensors.get(name)!);
+    return this.#parts.frozen.get(name)?.data ?? this.device.read(this.#parts.tensors.get(name)!);
   }
 
   /** Zeroes the gradients, which until then are those of the step before. */
@@ -208,7 +220,7 @@ export class Trainer {
 
   #write(batch: TrainingBatch): void {
     const write = (name: string, data: ArrayLike<number>) =>
-      this.device.write(this.tensors.get(name)!, data);
+      this.device.write(this.#parts.tensors.get(name)!, data);
     write("ids", batch.ids);
     write("positions", batch.positions);
     write("targets", batch.targets);
@@ -216,9 +228,9 @@ export class Trainer {
   }
 
   #read(batch: TrainingBatch, sums: StepSums): void {
-    sums.loss += this.device.read(this.tensors.get("loss")!)[0]!;
+    sums.loss += this.device.read(this.#parts.tensors.get("loss")!)[0]!;
     sums.predicted += batch.predicted;
-    const streams = this.tensors.get("weight_sums");
+    const streams = this.#parts.tensors.get("weight_sums");
     if (!streams) return;
     const weights = Array.from(this.device.read(streams));
     sums.streamWeights = weights.map((weight, p) => weight + (sums.streamWeights[p] ?? 0));

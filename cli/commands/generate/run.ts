@@ -20,8 +20,9 @@ import { configKeys, type Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress, ReadingProgress } from "../../output/progress.ts";
-import { generateColumns, RowWriter, Turns } from "../../output/row_writer.ts";
+import { RowWriter, Turns } from "../../output/row_writer.ts";
 import { openSink } from "../../output/sink.ts";
+import { generateColumns } from "./columns.ts";
 import type { Decoding, GeneratePlan } from "./plan.ts";
 import {
   sampleSequences,

@@ -8,8 +8,10 @@ import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { FREE_FLAGS } from "../../output/journal.ts";
 import { Report, type ReportOptions } from "../../output/report.ts";
-import { generateColumns, rowsIn, scoreColumns } from "../../output/row_writer.ts";
+import { rowsIn } from "../../output/row_writer.ts";
 import type { Row } from "../../output/table.ts";
+import { generateColumns } from "../generate/columns.ts";
+import { scoreColumns } from "../score/columns.ts";
 import type { command } from "./flags.ts";
 
 /** The commands whose rows are dealt to parts: how many at a time, and the columns of their tables. */

@@ -26,7 +26,7 @@ import { configKeys, type Invocation } from "../../output/document.ts";
 import { inputName, type Io } from "../../output/io.ts";
 import { checkJournal } from "../../output/journal.ts";
 import { Progress } from "../../output/progress.ts";
-import { RowWriter, scoreColumns } from "../../output/row_writer.ts";
+import { RowWriter } from "../../output/row_writer.ts";
 import {
   attempt,
   endingFailure,
@@ -38,6 +38,7 @@ import {
   textOf,
   tokensOf,
 } from "../../input/rows.ts";
+import { scoreColumns } from "./columns.ts";
 import type { command } from "./flags.ts";
 
 type ScoreValues = ValuesOf<typeof command>;

@@ -1,7 +1,7 @@
-/** The launcher that started a process and the part of the rows that it has, by environment variables. */
+/** The launcher that started a process, by environment variables. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { EnvironmentError } from "../../../core/base/errors.ts";
-import { detectLaunch, detectPart } from "../../../core/collective/launch.ts";
+import { detectLaunch } from "../../../core/collective/launch.ts";
 
 const detect = (variables: Readonly<Record<string, string | undefined>>) =>
   detectLaunch((name) => variables[name]);
@@ -90,31 +90,4 @@ Deno.test("launchers that contradict each other are refused", () => {
 
 Deno.test("PARSCALE_DIST_PORT names the port where ranks meet", () => {
   assertEquals(detect({ ...TORCHRUN, PARSCALE_DIST_PORT: "4000" })!.address!.port, 4000);
-});
-
-const partOf = (variables: Readonly<Record<string, string>>) =>
-  detectPart((name) => variables[name]);
-
-const array = (id: number, count: number, min = 0, max = count - 1, step = 1) =>
-  variablesOf(
-    `SLURM_ARRAY_TASK_ID=${id} SLURM_ARRAY_TASK_COUNT=${count} SLURM_ARRAY_TASK_MIN=${min} ` +
-      `SLURM_ARRAY_TASK_MAX=${max} SLURM_ARRAY_TASK_STEP=${step}`,
-  );
-
-Deno.test("tasks of an array and ranks of a launcher are parts, counted from 1", () => {
-  assertEquals(partOf({}), undefined);
-  assertEquals(partOf(array(0, 4)), { part: 1, of: 4 });
-  assertEquals(partOf(array(4, 4, 1, 4)), { part: 4, of: 4 });
-  assertEquals(partOf(array(7, 4, 3, 9, 2)), { part: 3, of: 4 });
-  assertEquals(partOf({ PMI_RANK: "2", PMI_SIZE: "3" }), { part: 3, of: 3 });
-  // Ranks within the tasks of an array make parts of parts.
-  for (const [task, rank, part] of [[1, 0, 1], [1, 2, 3], [2, 0, 4], [2, 2, 6]] as const) {
-    const step = { SLURM_STEP_ID: "0", SLURM_PROCID: `${rank}`, SLURM_NTASKS: "3" };
-    assertEquals(partOf({ ...array(task, 2, 1, 2), ...step }), { part, of: 6 });
-  }
-});
-
-Deno.test("an array with gaps has no parts", () => {
-  const message = "the job array is not regular: task 7 of 3 from 1 to 7, 1 apart";
-  assertThrows(() => partOf(array(7, 3, 1, 7)), EnvironmentError, message);
 });
