@@ -14,7 +14,7 @@ import { ALONE, chunksOf, type Collective } from "../../core/collective/collecti
 import { DataParallel, sliceOf } from "../../core/collective/data_parallel.ts";
 import { detectLaunch, type Launch } from "../../core/collective/launch.ts";
 import { abortLaunch, openGroup } from "../../core/collective/open.ts";
-import { gatherPeers, markFailed, removeRankFile } from "../../core/collective/peers.ts";
+import { NoAnswerError } from "../../core/collective/process_group.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import { parameterSpecs } from "../../core/model/parameters.ts";
 import {
@@ -29,10 +29,12 @@ import { errorText, Interrupted, ReportedError, reportOf } from "../output/error
 import { exitCode } from "../output/exit_codes.ts";
 import type { Io } from "../output/io.ts";
 import { type EndingSignal, saveBeforeEnding } from "../output/signals.ts";
-import { delay, FORWARD_MS, PRECEDENCE_MS, RankLostError, rankText, RankWatch } from "./watch.ts";
 
-/** A transport's own limit comes after that of the watch, which names the rank. */
-const FALLBACK_MS = 5000;
+/** Time for which other ranks let the primary one report first what may be an error of all. */
+const PRECEDENCE_MS = 2000;
+
+/** Time of a launcher to pass on what a rank wrote, before it ends the job. */
+const FORWARD_MS = 300;
 
 /** Elements of a weight that are hashed at a time. */
 const HASHED = 2 ** 22;
@@ -156,30 +158,20 @@ export class Ranks {
    * @throws {EnvironmentError} when the library is missing or is not that of the launcher
    */
   async join(transport: Transport, device: Device): Promise<Collective> {
-    const { launch, world, io, plan: { timeout, folder, deterministic, shards } } = this;
+    const { launch, world, io, plan: { timeout, deterministic, shards } } = this;
     if (transport === "solo") {
       return { ...ALONE, slice: (count) => sliceOf(count, shards ? world : 1, 0) };
     }
-    const timeoutMs = timeout * 1000;
     const group = await openGroup(transport, device, {
       env: io.env,
       launch,
-      timeoutMs: timeoutMs + FALLBACK_MS,
+      timeoutMs: timeout * 1000,
       deterministic,
     });
-    const joined = new DataParallel(device, group, { shards, interruption: io.interruption });
-    this.#joined = joined;
-    if (world === 1) return joined;
-    joined.watch = new RankWatch({
-      rank: joined.rank,
-      peers: await gatherPeers(joined),
-      timeoutMs,
-      folder,
-      hints: [`resume from the last checkpoint with \`parscale train --resume --out ${folder}\``],
-      colored: io.isColored("stderr"),
-      json: this.json,
+    return this.#joined = new DataParallel(device, group, {
+      shards,
+      interruption: io.interruption,
     });
-    return joined;
   }
 
   /** Aborts in all ranks before the same step. */
@@ -245,7 +237,6 @@ export class Ranks {
   leave(): void {
     if (this.#joined === undefined) return;
     this.#joined.close();
-    removeRankFile(this.plan.folder, this.#joined.rank);
     this.#joined = undefined;
   }
 
@@ -261,15 +252,23 @@ export class Ranks {
       this.leave();
       throw isPrimary ? error : new ReportedError(code);
     }
-    const isFirst = error instanceof RankLostError ? error.reportsFirst : isPrimary;
-    if (!isFirst) await delay(PRECEDENCE_MS);
-    io.writeError(rankText(launch.rank, errorText(io, error, this.json)));
-    if (this.#joined) markFailed(this.plan.folder, launch.rank);
+    if (!isPrimary) await delay(PRECEDENCE_MS);
+    const text = errorText(io, withRemedy(error, this.plan.folder), this.json);
+    io.writeError(isPrimary ? text : `[rank ${launch.rank}] ${text}`);
     await delay(FORWARD_MS);
     this.#joined?.abort(code);
     await abortLaunch({ env: io.env, launch }, code);
     throw new ReportedError(code);
   }
+}
+
+const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** The error with the command that resumes a run whose ranks do not answer. */
+function withRemedy(error: unknown, folder: string): unknown {
+  if (!(error instanceof NoAnswerError)) return error;
+  const resume = `resume from the last checkpoint with \`parscale train --resume --out ${folder}\``;
+  return new EnvironmentError(error.message, { hints: [...error.hints, resume] });
 }
 
 /** A launcher that cannot send SIGTERM in time sends SIGUSR2 instead. */

@@ -1,7 +1,7 @@
 /**
  * Frame of the release tools: flags, help and errors are those of every other command.
  *
- * They are no subcommands of `parscale`, since a shipped program cannot build itself; `deno task`
+ * They are not subcommands of `parscale`, since a shipped program cannot build itself; `deno task`
  * runs them with a registry of one.
  */
 import { dirname } from "node:path";

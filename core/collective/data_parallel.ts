@@ -27,16 +27,6 @@ export function sliceOf(count: number, world: number, rank: number): Slice {
   return { start: rank * total / world, count: total / world, total };
 }
 
-/** Watches waits from another thread, since large exchanges block this one. */
-export interface WaitWatch {
-  /** A wait begins; one without a limit may take any time. `giveUp` is called when it need not continue. */
-  enter(isLimited: boolean, giveUp: (error: Error) => void): void;
-  /** The wait has ended. */
-  leave(): void;
-  /** No more waits come. */
-  stop(): void;
-}
-
 /** Choices of a run. */
 export interface DataParallelOptions {
   /** True if each rank updates a slice and keeps its moments alone; else every rank updates everything. */
@@ -51,8 +41,6 @@ export interface DataParallelOptions {
 export class DataParallel implements Collective {
   readonly rank: number;
   readonly world: number;
-  /** Ends waits for a rank that is gone. */
-  watch: WaitWatch | undefined;
   readonly #stop = new AbortController();
 
   constructor(
@@ -75,7 +63,7 @@ export class DataParallel implements Collective {
 
   async sum(values: readonly number[]): Promise<number[]> {
     const asksToStop = Number(this.options.interruption?.aborted ?? false);
-    const sums = await this.#wait(() => this.group.sum([...values, asksToStop]));
+    const sums = await this.group.sum([...values, asksToStop]);
     if (sums.pop()! > 0) this.#stop.abort();
     return sums;
   }
@@ -85,13 +73,13 @@ export class DataParallel implements Collective {
   }
 
   sumGradients(gradients: DeviceTensor): Promise<void> {
-    return this.#wait(() =>
-      this.options.shards ? this.group.reduceScatter(gradients) : this.group.allReduce(gradients)
-    );
+    return this.options.shards
+      ? this.group.reduceScatter(gradients)
+      : this.group.allReduce(gradients);
   }
 
   async gather(values: DeviceTensor): Promise<void> {
-    if (this.options.shards) await this.#wait(() => this.group.allGather(values));
+    if (this.options.shards) await this.group.allGather(values);
   }
 
   async *parts(slice: DeviceTensor, count: number): AsyncGenerator<DeviceTensor> {
@@ -109,7 +97,7 @@ export class DataParallel implements Collective {
           const tensor = owner === this.rank
             ? part(slice, each.start, each.count)
             : part(buffer, 0, each.count);
-          await this.#wait(() => group.broadcast(tensor, owner));
+          await group.broadcast(tensor, owner);
           yield tensor;
         }
       }
@@ -135,27 +123,16 @@ export class DataParallel implements Collective {
 
   /** Resolves once every rank has called it, without a limit of time. */
   barrier(): Promise<void> {
-    return this.#wait(() => this.group.barrier(), false);
+    return this.group.barrier();
   }
 
   /** Ends all ranks with an exit code. */
   abort(code: number): void {
-    this.watch?.stop();
     this.group.abort(code);
   }
 
   /** Leaves the group; every rank calls it before it ends. */
   close(): void {
-    this.watch?.stop();
     this.group.close();
-  }
-
-  #wait<T>(exchange: () => Promise<T>, isLimited = true): Promise<T> {
-    const { watch } = this;
-    if (watch === undefined) return exchange();
-    return new Promise<T>((resolve, reject) => {
-      watch.enter(isLimited, reject);
-      exchange().finally(() => watch.leave()).then(resolve, reject);
-    });
   }
 }

@@ -88,7 +88,7 @@ const ROWS: readonly Row[] = [
 
 /**
  * The launch that this process is part of; undefined when nothing launched it as one of several.
- * @throws {EnvironmentError} when variables make no sense or contradict each other
+ * @throws {EnvironmentError} when variables contradict each other
  */
 export function detectLaunch(env: Env): Launch | undefined {
   const found = ROWS.find((row) => isSet(row, env));
@@ -124,7 +124,7 @@ function read(row: Row, env: Env): Launch {
   const localRank = number(row.localRank, 0);
   if (rank >= world || localRank >= world) {
     throw new EnvironmentError(
-      `the launcher's variables make no sense: rank ${rank} of ${world}, ` +
+      `the launcher's variables contradict each other: rank ${rank} of ${world}, ` +
         `${localRank} on this machine`,
       { hints: [`check ${row.rank[0]} and ${row.world[0]}`] },
     );

@@ -1,9 +1,9 @@
 /**
  * MPI by foreign function calls: a group of hosts in a job that an MPI launcher started.
  *
- * Large exchanges block, with the event loop and its signal listeners; they come after a `sum`, which
- * polls, so that all ranks are there and none waits long. The count of an MPI call has 31 bits, so long
- * arrays go in chunks.
+ * Every exchange has the same time limit. Large ones poll without a pause, which moves them on; they come
+ * after a `sum`, which lets signals arrive, so that all ranks are there and none waits long. The count of an
+ * MPI call has 31 bits, so long arrays go in chunks.
  */
 import { loaderReason } from "../base/c_string.ts";
 import { EnvironmentError } from "../base/errors.ts";
@@ -19,7 +19,7 @@ import {
   OPEN_MPI_SYMBOLS,
   openMpiHandles,
 } from "./mpi_abi.ts";
-import { type FloatArray, noAnswer, type ProcessGroup } from "./process_group.ts";
+import { type FloatArray, NoAnswerError, type ProcessGroup } from "./process_group.ts";
 
 type MpiFunctions = Deno.DynamicLibrary<typeof MPI_SYMBOLS>["symbols"];
 
@@ -145,40 +145,36 @@ export class MpiGroup implements ProcessGroup<HostArray> {
     );
   }
 
-  allReduce(data: FloatArray): Promise<void> {
+  async allReduce(data: FloatArray): Promise<void> {
     const { world, inPlace, sum } = this.#handles;
     for (const { start, count } of chunksOf(data.length, this.#most)) {
-      const part = data.subarray(start, start + count);
-      const code = this.#mpi.MPI_Allreduce(inPlace, part, count, this.#typeOf(data), sum, world);
-      check(code, "add up over all ranks");
+      const part = data.subarray(start, start + count), type = this.#typeOf(data);
+      await this.#exchange(
+        "add up over all ranks",
+        (request) => this.#mpi.MPI_Iallreduce(inPlace, part, count, type, sum, world, request),
+      );
     }
-    return Promise.resolve();
   }
 
-  reduceScatter(data: FloatArray): Promise<void> {
+  async reduceScatter(data: FloatArray): Promise<void> {
     const size = data.length / this.world;
     const packing = Math.min(PACKED_ELEMENTS, this.#most);
     const most = Math.max(1, Math.floor(packing / this.world));
     const Kind = data.constructor as Float32ArrayConstructor;
     const packed = new Kind(this.world * Math.min(most, size)) as FloatArray;
+    const { world, sum } = this.#handles, type = this.#typeOf(data);
     for (const { start, count } of chunksOf(size, most)) {
       for (let rank = 0; rank < this.world; rank++) {
         const from = rank * size + start;
         packed.set(data.subarray(from, from + count), rank * count);
       }
-      const own = this.rank * size + start;
-      const { world, sum } = this.#handles;
-      const code = this.#mpi.MPI_Reduce_scatter_block(
-        packed,
-        data.subarray(own, own + count),
-        count,
-        this.#typeOf(data),
-        sum,
-        world,
+      const own = this.rank * size + start, result = data.subarray(own, own + count);
+      const begin = this.#mpi.MPI_Ireduce_scatter_block;
+      await this.#exchange(
+        "add up slices over all ranks",
+        (request) => begin(packed, result, count, type, sum, world, request),
       );
-      check(code, "add up slices over all ranks");
     }
-    return Promise.resolve();
   }
 
   async allGather(data: FloatArray): Promise<void> {
@@ -189,19 +185,23 @@ export class MpiGroup implements ProcessGroup<HostArray> {
       }
       return;
     }
-    const { world, inPlace } = this.#handles;
-    const type = this.#typeOf(data);
-    check(this.#mpi.MPI_Allgather(inPlace, 0, type, data, size, type, world), "collect slices");
+    const { world, inPlace } = this.#handles, type = this.#typeOf(data);
+    await this.#exchange(
+      "collect slices",
+      (request) => this.#mpi.MPI_Iallgather(inPlace, 0, type, data, size, type, world, request),
+    );
   }
 
-  broadcast(data: HostArray, root: number): Promise<void> {
+  async broadcast(data: HostArray, root: number): Promise<void> {
     const bytes = new Uint8Array(data.buffer as ArrayBuffer, data.byteOffset, data.byteLength);
     const { world, byte } = this.#handles;
     for (const { start, count } of chunksOf(bytes.length, this.#most)) {
       const part = bytes.subarray(start, start + count);
-      check(this.#mpi.MPI_Bcast(part, count, byte, root, world), "broadcast");
+      await this.#exchange(
+        "broadcast",
+        (request) => this.#mpi.MPI_Ibcast(part, count, byte, root, world, request),
+      );
     }
-    return Promise.resolve();
   }
 
   sum(values: readonly number[]): Promise<number[]> {
@@ -213,19 +213,33 @@ export class MpiGroup implements ProcessGroup<HostArray> {
     await this.#sum([0], Infinity);
   }
 
-  async #sum(values: readonly number[], timeoutMs: number): Promise<number[]> {
+  async #sum(values: readonly number[], limitMs: number): Promise<number[]> {
     const data = Float64Array.from(values);
-    const { world, double, inPlace, sum, ignoreStatus } = this.#handles;
-    const request = new BigUint64Array(1), done = new Int32Array(1);
+    const { world, double, inPlace, sum } = this.#handles;
     const start = this.#mpi.MPI_Iallreduce;
-    check(start(inPlace, data, data.length, double, sum, world, request), "add up over all ranks");
+    await this.#exchange(
+      "add up over all ranks",
+      (request) => start(inPlace, data, data.length, double, sum, world, request),
+      { limitMs, spinMs: SPIN_MS },
+    );
+    return Array.from(data);
+  }
+
+  /** Starts an exchange and waits for it, for at most `limitMs`; after `spinMs` signals may arrive. */
+  async #exchange(
+    doing: string,
+    start: (request: BigUint64Array<ArrayBuffer>) => number,
+    { limitMs = this.#timeoutMs, spinMs = Infinity } = {},
+  ): Promise<void> {
+    const request = new BigUint64Array(1), done = new Int32Array(1);
+    check(start(request), doing);
     const began = performance.now();
     for (;;) {
-      check(this.#mpi.MPI_Test(request, done, ignoreStatus), "add up over all ranks");
-      if (done[0]) return Array.from(data);
+      check(this.#mpi.MPI_Test(request, done, this.#handles.ignoreStatus), doing);
+      if (done[0]) return;
       const waited = performance.now() - began;
-      if (waited > timeoutMs) throw noAnswer(this.rank, this.world, waited);
-      if (waited > SPIN_MS) await new Promise((resolve) => setTimeout(resolve));
+      if (waited > limitMs) throw new NoAnswerError(this.rank, this.world, waited);
+      if (waited > spinMs) await new Promise((resolve) => setTimeout(resolve));
     }
   }
 

@@ -25,24 +25,25 @@ export const MPI_SYMBOLS = {
   MPI_Get_library_version: { parameters: ["buffer", "buffer"], result: "i32" },
   MPI_Comm_rank: { parameters: [HANDLE, "buffer"], result: "i32" },
   MPI_Comm_size: { parameters: [HANDLE, "buffer"], result: "i32" },
-  // send, receive, count, type, operation, communicator
-  MPI_Allreduce: { parameters: [HANDLE, "buffer", "i32", HANDLE, HANDLE, HANDLE], result: "i32" },
-  // the same, then the request
+  // send, receive, count, type, operation, communicator, request
   MPI_Iallreduce: {
     parameters: [HANDLE, "buffer", "i32", HANDLE, HANDLE, HANDLE, "buffer"],
     result: "i32",
   },
+  MPI_Ireduce_scatter_block: {
+    parameters: ["buffer", "buffer", "i32", HANDLE, HANDLE, HANDLE, "buffer"],
+    result: "i32",
+  },
+  // send, count, type, receive, count, type, communicator, request
+  MPI_Iallgather: {
+    parameters: [HANDLE, "i32", HANDLE, "buffer", "i32", HANDLE, HANDLE, "buffer"],
+    result: "i32",
+  },
+  MPI_Ibcast: {
+    parameters: ["buffer", "i32", HANDLE, "i32", HANDLE, "buffer"],
+    result: "i32",
+  },
   MPI_Test: { parameters: ["buffer", "buffer", HANDLE], result: "i32" },
-  MPI_Reduce_scatter_block: {
-    parameters: ["buffer", "buffer", "i32", HANDLE, HANDLE, HANDLE],
-    result: "i32",
-  },
-  // send, count, type, receive, count, type, communicator
-  MPI_Allgather: {
-    parameters: [HANDLE, "i32", HANDLE, "buffer", "i32", HANDLE, HANDLE],
-    result: "i32",
-  },
-  MPI_Bcast: { parameters: ["buffer", "i32", HANDLE, "i32", HANDLE], result: "i32" },
   MPI_Abort: { parameters: [HANDLE, "i32"], result: "i32" },
   MPI_Finalize: { parameters: [], result: "i32" },
 } as const satisfies Deno.ForeignLibraryInterface;

@@ -12,7 +12,7 @@ import type { DeviceTensor, HostArray } from "../runtime/device.ts";
 import type { CudaTensor } from "../runtime/cuda/memory.ts";
 import { elementCount } from "../graph/types.ts";
 import type { Launch } from "./launch.ts";
-import { noAnswer, type ProcessGroup } from "./process_group.ts";
+import { NoAnswerError, type ProcessGroup } from "./process_group.ts";
 
 /** Element types and the operation, as NCCL numbers them. */
 const F32 = 7, F64 = 8, SUM = 0;
@@ -196,7 +196,7 @@ export class NcclGroup implements ProcessGroup<DeviceTensor> {
       const waited = performance.now() - began;
       if (waited > limitMs) {
         this.#stop();
-        throw noAnswer(this.rank, this.world, waited);
+        throw new NoAnswerError(this.rank, this.world, waited);
       }
       if (waited > SPIN_MS) await new Promise((resolve) => setTimeout(resolve));
     }

@@ -33,12 +33,14 @@ export interface ProcessGroup<A> extends NumberGroup {
   close(): void;
 }
 
-/** The error of a wait that took too long. */
-export function noAnswer(rank: number, world: number, waitedMs: number): EnvironmentError {
-  return new EnvironmentError(
-    `rank ${rank} of ${world} got no answer from the others for ${Math.round(waitedMs / 1000)} s`,
-    { hints: ["see the messages of the other ranks, or raise `--dist-timeout`"] },
-  );
+/** An exchange took longer than its limit: some rank has ended, is stopped, or is slow. */
+export class NoAnswerError extends EnvironmentError {
+  constructor(rank: number, world: number, waitedMs: number) {
+    super(
+      `rank ${rank} of ${world} got no answer from the others for ${Math.round(waitedMs / 1000)} s`,
+      { hints: ["see the messages of the other ranks, or raise `--dist-timeout`"] },
+    );
+  }
 }
 
 /**

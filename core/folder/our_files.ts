@@ -51,7 +51,7 @@ const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
   run: {
     name: "a training run",
     marks: [/^\.lock$/],
-    files: /^(\.lock|\.rank-\d+|\.?(config\.json|metrics\.jsonl|last))$/,
+    files: /^(\.lock|\.?(config\.json|metrics\.jsonl|last))$/,
     folders: [
       [
         /^(checkpoint-\d+|\.checkpoint-\d+\.(partial|replaced|removed)-\d+(-[\da-f]+)?)$/,

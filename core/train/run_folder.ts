@@ -6,7 +6,6 @@
  *     checkpoint-000500/  a model folder (or adapter) with the state of training beside it
  *     last                name of the newest checkpoint
  *     .lock               held by the process that trains
- *     .rank-3             heartbeat of a rank, with several machines
  *
  * A checkpoint is complete or absent, and `last` is replaced after it. Metrics of steps after the
  * checkpoint that is resumed are cut off, since those steps are taken again; later checkpoints stay
@@ -39,9 +38,6 @@ export const RUN_SCHEMA = "parscale.run/1";
 const METRICS = "metrics.jsonl";
 
 const CHECKPOINT = /^checkpoint-(\d+)$/;
-
-/** Files that ranks leave in a run that did not end well; see `core/collective/peers.ts`. */
-const RANK = /^\.rank-\d+$/;
 
 /** A run folder in use by this process. */
 export class RunFolder implements Disposable {
@@ -79,9 +75,6 @@ export class RunFolder implements Disposable {
     await requireRun(path);
     const run = new RunFolder(path, await lockFolder(path));
     await clearLeftovers(path, true);
-    for (const { name } of await Array.fromAsync(Deno.readDir(path))) {
-      if (RANK.test(name)) await removeIfExists(join(path, name));
-    }
     return run;
   }
 

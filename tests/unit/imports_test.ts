@@ -87,7 +87,6 @@ Deno.test("cli computes nothing: of core/runtime it opens devices and names thei
   const opens = [
     "mod.ts",
     "traits.ts",
-    "exit_now.ts",
     "cuda/open.ts",
     "cuda/verified.ts",
     "onnxruntime/capi/library.ts",
@@ -136,9 +135,8 @@ Deno.test("TensorFlow is imported for its types alone", () => {
 
 Deno.test("core neither prints nor exits, and cli writes through Io alone", () => {
   const printing = /\bconsole\.|Deno\.exit\(|Deno\.(stdout|stderr)\b/;
-  // The sandbox's child is a process of its own, whose streams are its protocol; and a worker has no Io.
+  // The sandbox's child is a process of its own, whose streams are its protocol.
   const allowed = [
-    "cli/ranks/watch_worker.ts",
     "cli/output/io.ts",
     "cli/main.ts",
     "cli/output/signals.ts",

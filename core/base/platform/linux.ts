@@ -1,12 +1,6 @@
 /** Linux. */
 import { groupLimits } from "./control_groups.ts";
-import {
-  codeOf,
-  type Environment,
-  type Platform,
-  type ProcessState,
-  type ReadFile,
-} from "./types.ts";
+import { codeOf, type Environment, type Platform, type ReadFile } from "./types.ts";
 
 /** `/proc/self/status`, a line for each field. */
 const STATUS = "/proc/self/status";
@@ -39,12 +33,6 @@ export const LINUX: Platform = {
     // One bit per signal, from SIGHUP on.
     const ignored = /^SigIgn:\s*([0-9a-f]+)$/m.exec(read(STATUS) ?? "")?.[1] ?? "0";
     return (BigInt(`0x${ignored}`) & 1n) === 1n;
-  },
-  processState(pid: number, read: ReadFile): ProcessState | undefined {
-    // The name before the state may hold anything, brackets too.
-    const state = /\) (\S) [^)]*$/.exec(read(`/proc/${pid}/stat`) ?? "")?.[1];
-    if (state === undefined) return undefined;
-    return "tT".includes(state) ? "stopped" : "ZXx".includes(state) ? "gone" : "running";
   },
   isPassing: () => false,
   isTaken: (error) => ["EEXIST", "ENOTEMPTY"].includes(codeOf(error)),

@@ -4,16 +4,10 @@
  */
 import { LINUX } from "./linux.ts";
 import { MACOS } from "./macos.ts";
-import {
-  codeOf,
-  type Environment,
-  type Platform,
-  type ProcessState,
-  type ReadFile,
-} from "./types.ts";
+import { codeOf, type Environment, type Platform, type ReadFile } from "./types.ts";
 import { WINDOWS } from "./windows.ts";
 
-export type { EndingSignal, Environment, Platform, PosixNames, ProcessState } from "./types.ts";
+export type { EndingSignal, Environment, Platform, PosixNames } from "./types.ts";
 
 /** The implementation for an operating system as Deno calls it; others are taken for Linux. */
 export function platformFor(os: string): Platform {
@@ -99,23 +93,6 @@ export function isAlive(pid: number): boolean {
   } catch (error) {
     return codeOf(error) === "EPERM"; // another user's
   }
-}
-
-/** Returns the state of a process, as far as the system says. */
-export function processState(
-  pid: number,
-  { read = readIfAny, platform = PLATFORM }: { read?: ReadFile; platform?: Platform } = {},
-): ProcessState {
-  return isAlive(pid) ? platform.processState(pid, read) ?? "running" : "gone";
-}
-
-/** A text that differs between machines, and between containers whose processes do not see each other. */
-export function machineIdentity(): string {
-  return [
-    Deno.hostname(),
-    readIfAny("/proc/sys/kernel/random/boot_id"),
-    ifAny(() => Deno.readLinkSync("/proc/self/ns/pid")),
-  ].join(" ");
 }
 
 /** Sets the permission bits of a file, where files have them. */

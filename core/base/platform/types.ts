@@ -22,9 +22,6 @@ export interface GroupLimits {
 /** Limits where there are no control groups. */
 export const NO_LIMITS: GroupLimits = { cores: Infinity, memory: Infinity, freeMemory: Infinity };
 
-/** Of a process: at work, stopped by a signal, or ended, even if its parent has not taken note yet. */
-export type ProcessState = "running" | "stopped" | "gone";
-
 /** The C library and the constants that a mapping of memory takes; they differ between kernels. */
 export interface PosixNames {
   readonly libc: string;
@@ -63,8 +60,6 @@ export interface Platform {
   peakMemory(read: ReadFile): number | null;
   /** Returns whether this process was started with SIGHUP ignored, as by `nohup`. */
   ignoresHangup(read: ReadFile): boolean;
-  /** Returns the state of a process that exists; undefined where the system does not say. */
-  processState(pid: number, read: ReadFile): ProcessState | undefined;
   /** Returns whether a failed rename may succeed a moment later. */
   isPassing(error: unknown): boolean;
   /** Returns whether the rename of a folder failed since another has its name. */

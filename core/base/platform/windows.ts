@@ -29,7 +29,6 @@ export const WINDOWS: Platform = {
   limits: () => NO_LIMITS,
   peakMemory: () => null,
   ignoresHangup: () => false,
-  processState: () => undefined,
   isPassing: (error) => BUSY.includes(codeOf(error)),
   isTaken: (error) => ["EEXIST", "ENOTEMPTY", ...BUSY].includes(codeOf(error)),
 };

@@ -36,7 +36,7 @@ Deno.test("every launcher is recognised by its variables", () => {
   const small = { ...STEP, SLURM_PROCID: "1", SLURM_STEP_NUM_TASKS: "2", SLURM_LOCALID: "1" };
   const slurm = { launcher: "Slurm", ...place(2, 4, 0, 2) };
   const cases = [
-    // A shell, a batch script and half a launch are no launch.
+    // A shell, a batch script and half a launch are not a launch.
     ...[{}, batch, { RANK: "0" }, { WORLD_SIZE: "4" }, { PMIX_RANK: "0" }]
       .map((variables) => [variables, undefined] as const),
     [OPEN_MPI, { launcher: "Open MPI", ...place(5, 8, 1, 4) }],

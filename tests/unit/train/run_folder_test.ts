@@ -1,29 +1,8 @@
 /** Files in the folder of a run besides the run itself. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { UsageError } from "../../../core/base/errors.ts";
-import { requireOurs } from "../../../core/folder/our_files.ts";
-import { markFailed } from "../../../core/collective/peers.ts";
 import { requireNoRun, RunFolder } from "../../../core/train/run_folder.ts";
 import { withScratch } from "../../scratch.ts";
-
-Deno.test("files of ranks that failed are ours, and go when the run is resumed or replaced", () =>
-  withScratch(async (scratch) => {
-    const folder = `${scratch}/run`;
-    const names = () => [...Deno.readDirSync(folder)].map(({ name }) => name).sort();
-    const config = ".lock config.json".split(" ");
-    (await RunFolder.create(folder, false).then(async (run) => {
-      await run.writeConfig({ schema: "parscale.run/1" });
-      return run;
-    }))[Symbol.dispose]();
-    markFailed(folder, 12);
-    assertEquals(names(), [".lock", ".rank-12", "config.json"]);
-    await requireOurs(folder, "run");
-    (await RunFolder.open(folder))[Symbol.dispose]();
-    assertEquals(names(), config);
-    markFailed(folder, 0);
-    (await RunFolder.create(folder, true))[Symbol.dispose]();
-    assertEquals(names(), [".lock"]);
-  }));
 
 Deno.test("the folder of a run that ended before its first step is used again, and no other", () =>
   withScratch(async (scratch) => {
