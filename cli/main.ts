@@ -1,7 +1,7 @@
 /**
  * The command line from arguments to exit code. There is one catch for everything, so the runtime's own
  * error text never reaches a user. Help and version load the command file at most, and are answered before
- * any value is looked at.
+ * any value is read.
  */
 import {
   type Command,

@@ -135,7 +135,7 @@ export const rowFlags = flagGroup("Result", {
   "on-error": {
     type: "choice",
     choices: ["row", "stop"],
-    defaultText: "row, but stop at a line that is no row",
+    defaultText: "row, but stop at a line that is not a row",
     summary: "Record rows that fail, or stop at the first",
     details:
       "row writes a row with `error` in place of the result of each, and the exit code is 1. " +

@@ -104,7 +104,7 @@ class Resolver {
 
   /**
    * Reads flag values by long name, in kebab or in snake case, of a configuration or preset; reports keys
-   * that are no flags.
+   * other than flags.
    */
   addKeyed(origin: Origin, where: string, content: Readonly<Record<string, unknown>>): void {
     const keys = Object.keys(this.table).filter((key) => this.table[key]!.configurable !== false);

@@ -178,7 +178,7 @@ function adapterOf(row: InputRow, name: string, adapters: readonly string[]) {
   });
 }
 
-/** A prompt that was given as an argument is no file. */
+/** A prompt given as an argument has no file. */
 async function requireFile(path: string): Promise<void> {
   if (path === "-" || await statIfExists(path)) return;
   throw new UsageError(`no such file: ${JSON.stringify(path)}`, {

@@ -1,7 +1,7 @@
 /**
  * Input rows of `score` and `generate`: JSON lines with an id, counted from 0 where they have none.
  *
- * A line that is no JSON object, or lacks what every row needs, breaks the input and ends the command
+ * A line that is not a JSON object, or lacks what every row needs, breaks the input and ends the command
  * (exit code 3, with its line number), unless `--on-error row` is given. A well-formed row that the model
  * cannot take is that row's failure only: it is recorded and the others continue, unless
  * `--on-error stop` is.

@@ -23,7 +23,7 @@ export interface Column {
   readonly error?: string;
   /** The value to show in place of one that is there; programs get it as it is. */
   readonly show?: (value: unknown) => unknown;
-  /** True if a terminal that is too narrow may show the beginning of a cell alone. */
+  /** True if a terminal that is too narrow may cut a cell. */
   readonly shortens?: boolean;
 }
 

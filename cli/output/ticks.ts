@@ -26,7 +26,7 @@ function extended([low, high]: Range): Range {
   return [low - margin, high + margin];
 }
 
-/** The smallest of 1, 2, 5 times a power of ten that is no smaller than `atLeast`. */
+/** The smallest of 1, 2, 5 times a power of ten not below `atLeast`. */
 function roundStep(atLeast: number): number {
   const power = 10 ** Math.floor(Math.log10(atLeast));
   const factor = [1, 2, 5].find((factor) => factor * power >= atLeast * (1 - 1e-9)) ?? 10;

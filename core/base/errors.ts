@@ -25,7 +25,7 @@ export abstract class ParscaleError extends Error {
   }
 }
 
-/** The request makes no sense: unknown flag, value out of range, missing argument (exit code 2). */
+/** The request is wrong: unknown flag, value out of range, missing argument (exit code 2). */
 export class UsageError extends ParscaleError {
   /** Exit code 2. */
   readonly kind = "usage" as const;

@@ -18,7 +18,7 @@ const LOST = Symbol("what JSON.parse lost");
 
 type Noted = { [LOST]?: Lost };
 
-/** Beginnings of strings and numbers. */
+/** Places where strings and numbers start. */
 const TOKEN = /"|-?\d[\d.eE+-]*/g;
 
 /** A colon after a string, which is a key then. */

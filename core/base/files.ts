@@ -101,7 +101,7 @@ export function ioError(action: string, path: string, error: unknown): Error {
   const usual = (action.startsWith("write") ? WRITE_ERRORS[code] : undefined) ??
     SYSTEM_ERRORS[code];
   const known = error instanceof Deno.errors.NotCapable ? NOT_CAPABLE : usual;
-  // Without a code or a known class it is no answer of the system but a defect of ours.
+  // Without a code or a known class it is a defect of ours, not an answer of the system.
   if (!known && code === "" && !(error instanceof Error && error.name in Deno.errors)) {
     return error as Error;
   }

@@ -43,7 +43,7 @@ export class Thread<Question, Answer> {
 
   ask(question: Question): Promise<Answer> {
     if (this.#ended) return Promise.reject(this.#ended.reason);
-    this.#worker.postMessage(question); // throws for what is no data
+    this.#worker.postMessage(question); // throws for values that cannot be cloned
     const open = Promise.withResolvers<Answer>();
     this.#open.push(open);
     return open.promise;

@@ -31,7 +31,7 @@ export function ropeToJson({ ropeTheta, ropeScaling }: ModelConfig): JsonObject 
   };
 }
 
-/** Bases of the rotary embedding; 1e4 to 1e9 are in use. Outside this range angles are no use in f32. */
+/** Bases of the rotary embedding; 1e4 to 1e9 are in use. Outside this range f32 cannot tell angles apart. */
 const THETA = { low: 2, high: 1e12 };
 
 /** Factors and thresholds of a scaling; 1 to 128 are in use. */

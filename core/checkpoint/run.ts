@@ -21,7 +21,7 @@ export interface ModelPaths {
   readonly adapter: string | undefined;
 }
 
-/** The newest checkpoint of a run; undefined when the folder is no run or has none yet. */
+/** The newest checkpoint of a run; undefined when the folder is not a run or has none yet. */
 export async function lastCheckpoint(folder: string): Promise<string | undefined> {
   const path = `${folder}/${LAST_FILE}`;
   if (!(await statIfExists(path))?.isFile) return undefined;

@@ -78,7 +78,7 @@ export class BatchStream {
     return Math.max(...this.#sources.map(({ rows }) => rows.longestPiece));
   }
 
-  /** Batches of a finite run from its beginning. With packing it plans every epoch to know. */
+  /** Batches of a finite run from its start. With packing it plans every epoch to know. */
   countBatches(): number | undefined {
     const { epochs, batch } = this.options;
     if (epochs === undefined) return undefined;

@@ -45,7 +45,7 @@ async function* through(
   chunks: AsyncIterable<Uint8Array>,
   transform: Transform,
 ): AsyncGenerator<Uint8Array> {
-  // The callback hears of every failure; so does the reader, which acts on it.
+  // Failures reach the reader as well, which acts on them.
   pipeline(Readable.from(chunks, { objectMode: true }), transform, () => {});
   yield* transform as AsyncIterable<Uint8Array>;
 }

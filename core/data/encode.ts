@@ -107,8 +107,8 @@ async function encodeMessages(
     const render = (count: number, addGenerationPrompt: boolean) =>
       renderChat(tokenizer, messages.slice(0, count), { addGenerationPrompt, tools });
     const question = await render(index, true), answered = await render(index + 1, false);
-    requireBeginning(question, done, index);
-    requireBeginning(answered, question, index);
+    requirePrefix(question, done, index);
+    requirePrefix(answered, question, index);
     for (const id of tokenizer.encode(question.slice(done.length), UNFRAMED)) stored.push(~id);
     appendAnswer(tokenizer, message, answered.slice(question.length), stored);
     done = answered;
@@ -116,8 +116,8 @@ async function encodeMessages(
   return stored;
 }
 
-function requireBeginning(text: string, beginning: string, index: number): void {
-  if (text.startsWith(beginning)) return;
+function requirePrefix(text: string, prefix: string, index: number): void {
+  if (text.startsWith(prefix)) return;
   throw new DataError(
     `the chat template changes earlier messages when it renders message ${index + 1}`,
     { hints: ["give such conversations as rows with one answer each, the last message"] },

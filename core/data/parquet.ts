@@ -18,7 +18,7 @@ const MAX_PAGE_BYTES = 256 << 20;
 /** Most rows of one group, which the library keeps in memory. */
 const MAX_GROUP_ROWS = 1 << 24;
 
-/** Documents of a table. `onChunk` hears of every piece of the file that was read. */
+/** Documents of a table. `onChunk` is called with every chunk of the file. */
 export async function* readParquet(
   path: string,
   onChunk?: (chunk: Uint8Array) => void,

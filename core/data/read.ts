@@ -29,7 +29,7 @@ export interface ReadOptions {
   readonly stdin?: ReadableStream<Uint8Array>;
   /** Gets every piece of the file as it is stored. */
   readonly onChunk?: (chunk: Uint8Array) => void;
-  /** Hears what standard input turned out to be. */
+  /** Called with the format found on standard input. */
   readonly onFormat?: (format: FileFormat) => void;
 }
 

@@ -153,7 +153,7 @@ export async function writeDocuments(
     kind = batch[0]!.kind;
     if (kind !== "tokens" && size() >= INLINE_BYTES) pool.start();
     const encoded = pool.encode(batch, file);
-    encoded.catch(() => {}); // heard of when its turn comes
+    encoded.catch(() => {}); // thrown when its turn comes
     pending.push(encoded);
     while (pending.length >= pool.capacity) await writeFirst();
   }

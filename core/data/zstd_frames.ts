@@ -12,7 +12,7 @@ const FRAME_MAGIC = 0xfd2fb528, SKIPPABLE_MAGIC = 0x184d2a50;
 /** Bytes of the optional header fields, by their flags. */
 const DICTIONARY_BYTES = [0, 1, 2, 4], SIZE_BYTES = [0, 2, 4, 8];
 
-/** The data are no Zstandard frames, or end inside one. */
+/** The data are not Zstandard frames, or end inside one. */
 class ZstdFormatError extends Error {}
 
 /** Splits compressed bytes into frames. Each frame must be read to its end before the next. */

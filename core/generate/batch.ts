@@ -78,7 +78,7 @@ export class Batch implements Disposable {
     const isOpen = (sequence: Sequence | undefined) => sequence && this.#rows.includes(sequence);
     const ahead = this.#ahead?.rows.some(isOpen) ? this.#ahead : undefined;
     const step = ahead ?? await this.#issue();
-    this.#ahead = this.#goesOnAfter(step) ? await this.#issue(step) : undefined;
+    this.#ahead = this.#continuesAfter(step) ? await this.#issue(step) : undefined;
     await masksOf(step.rows.filter((sequence) => sequence && isOpen(sequence)) as Sequence[]);
     const choiceOf = step.choices();
     // All are chosen first: what the caller does between two events changes none.
@@ -111,7 +111,7 @@ export class Batch implements Disposable {
   }
 
   /** Returns whether the next step can be issued now: for the same rows, by tokens on the device. */
-  #goesOnAfter({ cache, rows }: InFlightStep): boolean {
+  #continuesAfter({ cache, rows }: InFlightStep): boolean {
     const { device } = this.engine;
     return this.#isAsynchronous(rows) && cache === this.#cache && !this.#isSparse &&
       rows.every((sequence, b) => sequence === this.#rows[b]) &&
@@ -175,7 +175,7 @@ export class Batch implements Disposable {
     if (old && old.batch === size && old.capacity >= slots) return old;
     if (!old) return this.#cache = this.engine.createCache(size, slots);
     const used = Math.max(0, ...this.#rows.map((sequence) => sequence?.used ?? 0));
-    // What a new row starts with is never looked at.
+    // What a new row starts with is never read.
     const from = Array.from({ length: size }, (_, b) => b < old.batch ? b : 0);
     return this.#replace(old, old.rearranged(from, Math.max(slots, used), used));
   }

@@ -129,9 +129,9 @@ export class Engine {
   }
 
   /**
-   * Appends one token to every sequence of a cache and lets the device sample the next ones, which has to
-   * be one that with the trait `samplesTokens`. Resolves once the step is issued, to what waits for its tokens: so the
-   * next step may be issued before the host knows what this one drew.
+   * Appends one token to every sequence of a cache and lets the device sample the next ones. Requires a
+   * device with the trait `samplesTokens`. Resolves when the step is issued, to a function that waits for its
+   * tokens: the next step can be issued meanwhile.
    * @throws {EnvironmentError} when the step needs more memory than the limit
    */
   sample(cache: KvCache, input: SampleInput): Promise<() => HostArray> {

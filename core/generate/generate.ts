@@ -17,7 +17,7 @@ export interface GenerateRunOptions {
   readonly batch: number;
   /** Bytes to stay within: see `SchedulerOptions`. */
   readonly memoryLimit?: number | undefined;
-  /** Hears after every round of prompts that are being read: tokens in the cache, and all of theirs. */
+  /** Called after every round of prompts that are prefilled: tokens in the cache, and all of theirs. */
   readonly onPrefill?: (done: number, total: number) => void;
 }
 

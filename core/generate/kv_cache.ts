@@ -28,7 +28,7 @@ export interface SampledTokens {
   readonly next: DeviceTensor;
 }
 
-/** KV cache of a batch of sequences. Dispose of it when it is done: a GPU has no memory to wait for. */
+/** KV cache of a batch of sequences. Dispose of it after use: device memory is not garbage-collected. */
 export class KvCache implements Disposable {
   /** S */
   readonly capacity: number;

@@ -16,7 +16,7 @@ import { type Choice, choose, headFor, numbersOf, type Sequence } from "./sequen
 export const GROUP_SLOTS = 8192;
 
 /**
- * Tokens of a chunk with results at every one: logits of this many rows are looked at on the host, which
+ * Tokens of a chunk with results at every one: logits of this many rows are read on the host, which
  * answers nothing else meanwhile.
  */
 const SCORED_CHUNK = 32;
@@ -85,7 +85,7 @@ export class PrefillGroup implements Disposable {
     return this.#members.find((member) => member.sequence === sequence)?.done ?? 0;
   }
 
-  /** Returns whether a prompt had better wait for this group, which computes a beginning that it shares. */
+  /** Returns whether a prompt should wait to reuse this group's prefix. */
   shares(tokens: readonly number[], known: number): boolean {
     return sharesWithOne(this.sequences, tokens, known);
   }

@@ -1,7 +1,7 @@
 /**
  * Prefix cache: keys and values of prompts and finished answers, least recently used out first.
  *
- * Keys and values of a token depend on nothing behind it, so those of a shared beginning are copied
+ * Keys and values of a token depend on nothing behind it, so those of a shared prefix are copied
  * instead of computed, for every stream. An entry is a whole KV cache as prefill left it, with the
  * tokens of each of its rows. Rows are found by blocks of tokens, so a prompt is compared only with rows
  * that share all its known blocks.
@@ -42,14 +42,14 @@ export class PrefixCache implements Disposable {
   }
 
   /**
-   * Tokens at the beginning of a prompt that need not be computed. The last one always is, since its
+   * Length of the prefix of a prompt that need not be computed. The last one always is, since its
    * outputs are wanted.
    */
   sharedLength(tokens: readonly number[]): number {
     return this.#find(tokens)?.length ?? 0;
   }
 
-  /** Copies the beginning of a prompt into row `row` of a cache; returns the number of its tokens. */
+  /** Copies the cached prefix of a prompt into row `row` of a cache; returns the number of its tokens. */
   copyInto(target: KvCache, row: number, tokens: readonly number[]): number {
     const match = this.#find(tokens);
     if (!match) return 0;
@@ -62,7 +62,7 @@ export class PrefixCache implements Disposable {
 
   /** Takes over a cache whose rows hold these tokens. */
   add(cache: KvCache, rows: readonly (readonly number[])[]): void {
-    if (rows.length === 1) this.#dropBeginningsOf(rows[0]!);
+    if (rows.length === 1) this.#dropPrefixesOf(rows[0]!);
     const own: Row[] = [];
     const entry = { cache, rows: own };
     this.#entries.add(entry);
@@ -87,7 +87,7 @@ export class PrefixCache implements Disposable {
   }
 
   /** An answer's entry replaces that of its prompt. */
-  #dropBeginningsOf(tokens: readonly number[]): void {
+  #dropPrefixesOf(tokens: readonly number[]): void {
     for (const entry of this.#entries) {
       const [{ tokens: own }, ...others] = entry.rows as [Row, ...Row[]];
       if (others.length === 0 && commonLength(own, tokens) === own.length) this.#drop(entry);
@@ -108,7 +108,7 @@ export class PrefixCache implements Disposable {
     entry.cache[Symbol.dispose]();
   }
 
-  /** The row with the longest shared beginning, and its length. */
+  /** The row with the longest shared prefix, and its length. */
   #find(tokens: readonly number[]): { readonly row: Row; readonly length: number } | undefined {
     const most = tokens.length - 1;
     let branch = this.#root;

@@ -36,7 +36,7 @@ export interface Score {
   readonly weights?: readonly Float32Array[];
   /**
    * `tokenLogprobs` under each stream alone, [tokens][P]; only when asked for. A stream alone still ran
-   * through its own prefix, so it is no model without ParScale.
+   * through its own prefix, so it differs from the model without ParScale.
    */
   readonly streamLogprobs?: readonly Float32Array[];
 }

@@ -1,6 +1,6 @@
 /**
  * Scores sets of sequences that begin alike, such as the choices of a question, and computes every
- * shared beginning once.
+ * shared prefix once.
  *
  * Work falls into three layers, each continuing the keys and values of the one before: a *root* that
  * many sets share (the solved examples of a subject), the *branch* that the sequences of one set share

@@ -51,18 +51,18 @@ export function choice(...options: readonly Expression[]): Expression {
   return possible.length === 1 ? possible[0]! : { kind: "choice", options: possible };
 }
 
-/** Any one of these texts, whose common beginnings are read once. */
+/** Any one of these texts, whose common prefixes are read once. */
 export function oneOfTexts(texts: readonly string[]): Expression {
   const groups = Map.groupBy(texts, ([first = ""]) => first);
   return choice(...[...groups].map(([first, group]) => {
     if (first === "" || group.length === 1) return group[0]!;
-    const shared = commonBeginning(group);
+    const shared = commonPrefix(group);
     return sequence(shared, oneOfTexts(group.map((text) => text.slice(shared.length))));
   }));
 }
 
-/** The longest beginning of all texts that does not end within a character. */
-function commonBeginning(texts: readonly string[]): string {
+/** The longest common prefix that does not end within a character. */
+function commonPrefix(texts: readonly string[]): string {
   const [first, ...others] = texts as [string, ...string[]];
   let length = first.length;
   for (const other of others) {

@@ -44,7 +44,7 @@ function overlaps(type: string, types: readonly string[]): boolean {
   return types.includes(type) || isNumber(type) && types.some(isNumber);
 }
 
-/** The values of `const` or `enum` that are no objects or lists. */
+/** The values of `const` or `enum` other than objects and lists. */
 function valuesOf(fields: Fields): string[] | undefined {
   const fixed = fields.get("const");
   const all = fixed

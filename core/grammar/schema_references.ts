@@ -26,7 +26,7 @@ export class References {
       ? this.#pointed(fragment!)
       : this.#anchored(fragment!);
     if (isObject(found) || typeof found === "boolean") return found;
-    return refuse("$ref", `for ${show(reference)}, which is no schema`);
+    return refuse("$ref", `for ${show(reference)}, which does not hold a schema`);
   }
 
   #pointed(pointer: string): unknown {

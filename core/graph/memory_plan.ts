@@ -2,7 +2,7 @@
  * Decides, before anything is allocated, where every tensor of a program lies.
  *
  * Values that share memory (a reshape and its source; an elementwise result written over an input
- * that is no longer needed; a state tensor and its update) form one *buffer*. Buffers of
+ * that is not needed any more; a state tensor and its update) form one *buffer*. Buffers of
  * parameters, state, inputs and outputs live for the whole run, each in its own section; the rest are
  * temporaries, packed into one arena so that two of them overlap only when their lifetimes do not.
  *

@@ -195,7 +195,7 @@ class PartialFile implements Disposable {
     }
   }
 
-  /** One part from the beginning, for servers without ranges. */
+  /** One part from the start, for servers without ranges. */
   #startOver(): void {
     this.fetching.add(-this.#done());
     this.parts = split(this.fetching.file.size, 1);

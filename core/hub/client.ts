@@ -56,7 +56,7 @@ export class HubClient {
   readonly patience: Patience;
   #onWait: ((host: string) => void) | undefined;
 
-  /** `onWait` hears once of a host that does not answer at once. */
+  /** `onWait` is called once for a host that does not answer at once. */
   constructor(
     readonly access: HubAccess,
     readonly signal?: AbortSignal,
@@ -141,9 +141,9 @@ export class HubClient {
     try {
       if (body === null) return;
       for await (const chunk of body) {
-        silence.end(); // a reader that takes its time is no silence
+        silence.end(); // a slow reader does not count as silence
         yield chunk;
-        silence.heard();
+        silence.reset();
       }
     } catch (error) {
       throw this.#networkError(error, "the connection");
@@ -207,10 +207,10 @@ class Silence {
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(readonly ms: number) {
-    this.heard();
+    this.reset();
   }
 
-  heard(): void {
+  reset(): void {
     clearTimeout(this.#timer);
     const error = Object.assign(new Error(`silent for ${this.ms / 1000} s`), {
       name: "SilenceError",

@@ -73,7 +73,7 @@ export class RemoteFile {
       await response.body?.cancel();
       throw new NetworkError(`"${path}" arrives from byte ${first}, expected ${start}`);
     }
-    // A server that ignores ranges sends the file from its beginning.
+    // A server that ignores ranges sends the file from its start.
     let at = response.status === 206 ? start : 0;
     for await (const chunk of chunks()) {
       const from = Math.max(0, start - at), to = Math.min(chunk.length, end - at);

@@ -1,8 +1,7 @@
 /**
  * Sizes and constants of a Qwen2, Qwen2.5, Qwen3, Llama or ParScale model.
  *
- * Comes in through `core/checkpoint/config.ts`, the only file that knows the names on disk. Qwen2.5
- * is Qwen2 with other numbers, so it has no family of its own. `prefixTokens` counts only where
+ * Parsed by `core/checkpoint/config.ts`, the only file that knows the names on disk. Qwen2.5 is Qwen2 with other numbers, so it has no family of its own. `prefixTokens` counts only where
  * `prefix` is set.
  */
 import type { WeightType } from "../base/dtype.ts";
@@ -48,7 +47,7 @@ export function yarnAttentionFactor(factor: number, mscale: number): number {
   return factor <= 1 ? 1 : 0.1 * mscale * Math.log(factor) + 1;
 }
 
-/** Sizes and constants of a model; see `specs` of the Hugging Face configuration for each field. */
+/** Sizes and constants of a model; fields as in Hugging Face's config.json. */
 export interface ModelConfig {
   /** Type of its blocks. */
   readonly family: Family;

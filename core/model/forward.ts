@@ -3,7 +3,7 @@
  *
  * It appends T tokens to each of B sequences, starting at slot `start[b]` of the KV cache, and computes
  * results for the `select`ed tokens only. Sequences may have different lengths: what lies in the cache
- * after a sequence's last token is never looked at, and is overwritten by its next tokens.
+ * after a sequence's last token is never read, and is overwritten by its next tokens.
  */
 import { Builder } from "../graph/builder.ts";
 import type { Program } from "../graph/program.ts";

@@ -1,7 +1,7 @@
 /**
  * sample: the next token of each row, greedy or drawn after temperature, top-k, top-p and min-p.
  *
- * On devices where logits would have to travel to the host to be looked at. The draws come from the
+ * On devices where logits would have to travel to the host to be read. The draws come from the
  * host, so a seed gives the same text everywhere.
  *
  * It has no decomposition, since a search is not arithmetic; its meaning is `sample` of

@@ -123,7 +123,7 @@ function unpackQ4K(b: Uint8Array, at: number, target: Quantized, n: number): voi
   }
 }
 
-/** Makes what views an array, once for as long as it is asked for the same. */
+/** Returns a DataView of an array; keeps the last one. */
 function viewer(): (bytes: Uint8Array) => DataView {
   let last: Uint8Array | undefined, view: DataView;
   return (bytes) => {

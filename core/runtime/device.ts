@@ -115,15 +115,15 @@ export interface Device {
   /** The elements of a tensor; may be a view that the next run overwrites. */
   read(tensor: DeviceTensor): HostArray;
   /**
-   * Begins to read a small tensor as it is once everything issued so far is done, and returns what waits
-   * for it: the host may issue more work meanwhile, even work that overwrites the tensor. Absent where
-   * nothing runs asynchronously.
+   * Starts to read a small tensor once everything issued so far is done, and returns a function that waits for
+   * it: the host may issue more work meanwhile, even work that overwrites the tensor. Absent on synchronous
+   * devices.
    */
   readLater?(tensor: DeviceTensor): () => HostArray;
   copy(source: DeviceTensor, target: DeviceTensor, region: CopyRegion): void;
   /**
-   * Returns a tensor's memory at once; neither it nor a view of it may be used afterwards. Absent where
-   * the collector knows how much memory hangs on a tensor and sees to it in time.
+   * Returns a tensor's memory at once; neither it nor a view of it may be used afterwards. Absent on devices
+   * whose tensors are garbage-collected.
    */
   free?(tensor: DeviceTensor): void;
   /** Frees everything the device holds; neither it nor its tensors may be used afterwards. */

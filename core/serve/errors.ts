@@ -16,7 +16,7 @@ export interface ApiErrorOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** An answer other than a result. */
+/** Error response of the HTTP API. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,

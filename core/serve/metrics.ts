@@ -141,7 +141,7 @@ export class ChoiceMetrics {
   }
 
   /** Takes the next event. */
-  hear(event: SchedulerEvent): void {
+  take(event: SchedulerEvent): void {
     const metrics = this.metrics, labels = this.#labels;
     const now = performance.now();
     const seconds = (now - this.#began) / 1000;

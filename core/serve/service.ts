@@ -41,7 +41,7 @@ export interface ServiceOptions {
   readonly streams?: number | "auto" | undefined;
 }
 
-/** Hears of every event of a choice; must not throw. */
+/** Called with every event of a choice; must not throw. */
 export type Listener = (event: SchedulerEvent) => void;
 
 interface Running {
@@ -317,7 +317,7 @@ export class Service implements Disposable {
 
   async #advance(hosted: Hosted, events: AsyncGenerator<SchedulerEvent>): Promise<void> {
     try {
-      for await (const event of events) this.#hear(event);
+      for await (const event of events) this.#take(event);
     } catch (error) {
       // The engine failed: nothing is known about the state of any row.
       for (const [index, { model }] of [...this.#running]) {
@@ -329,13 +329,13 @@ export class Service implements Disposable {
   }
 
   #fail(index: number, error: unknown): void {
-    this.#hear({ kind: "failed", index, error });
+    this.#take({ kind: "failed", index, error });
   }
 
-  #hear(event: SchedulerEvent): void {
+  #take(event: SchedulerEvent): void {
     const running = this.#running.get(event.index);
     if (!running) return;
-    running.metrics.hear(event);
+    running.metrics.take(event);
     if (event.kind === "done" || event.kind === "failed") {
       this.#running.delete(event.index);
       running.job.ended();

@@ -25,7 +25,7 @@ export interface ParsedText {
   readonly calls: readonly ToolCallDelta[];
 }
 
-/** Beginning of a call up to its arguments. */
+/** Start of a call, up to its arguments. */
 const HEAD =
   /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=[\[{])/;
 
@@ -155,7 +155,7 @@ export class ToolCallParser {
   }
 
   /**
-   * JSON at the beginning of an answer, which is a call where models write no marks. Those that should and
+   * JSON at the start of an answer, which is a call where models write no marks. Those that should and
    * left them out have to answer with it and nothing else.
    */
   #readBare(): boolean {
@@ -264,7 +264,7 @@ function argumentsOf(fields: ReadonlyMap<string, string>): string {
   return raw.startsWith('"') ? JSON.parse(raw) : raw;
 }
 
-/** Length of the end of a text that may belong to a call: blanks, and the beginning of its trigger. */
+/** Length of the end of a text that may belong to a call: blanks, and a prefix of its trigger. */
 function heldBack(text: string, trigger: string): number {
   const length = lengthBegun(text, trigger);
   const before = text.slice(0, text.length - length);

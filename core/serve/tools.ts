@@ -43,7 +43,7 @@ export interface ToolRequest {
 
 /** Format of tool calls. */
 export interface ToolFormat {
-  /** Beginning of a call; "" where it is the beginning of the answer. */
+  /** Text that opens a call; "" where a call opens the answer. */
   readonly trigger: string;
   /** End of a call behind its JSON. */
   readonly end: string;

@@ -72,7 +72,7 @@ export class Session implements Disposable {
   readonly #options: SessionOptions;
   /** The session that opened device and tokenizer, where this one lays an adapter over it. */
   readonly #backbone: Session | undefined;
-  /** Of prompts whose beams are searched, since the next one often begins alike. */
+  /** Prefix cache of beam search. */
   readonly #prefixes = new PrefixCache();
   #tokenizer: Tokenizer | undefined;
   #opening: Promise<Tokenizer> | undefined;
@@ -227,7 +227,7 @@ export class Session implements Disposable {
 
   /**
    * Log-probabilities of a continuation after a context. Two texts are encoded together, as `parscale score`
-   * and lm-evaluation-harness do; an empty context is the beginning of a text.
+   * and lm-evaluation-harness do; an empty context is the start of a text.
    * @throws {DataError} when there are no tokens to score, or none before them
    */
   async score(

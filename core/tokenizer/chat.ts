@@ -94,7 +94,7 @@ const CUT = "-[[]]-the-model-continues-here-[[]]-";
 
 /**
  * Renders messages up to where the model writes: behind them, or at the end of the last one where that
- * is the beginning of the assistant's answer. As in EvalPlus, whose beginnings end in a line feed, that is
+ * is the prefix of the assistant's answer. As in EvalPlus, whose prefixes end in a line feed, that is
  * kept as it is, where `continueFinalMessage` trims it if the template does.
  */
 export async function renderPrompt(
@@ -108,7 +108,7 @@ export async function renderPrompt(
   const end = text.indexOf(CUT);
   if (end >= 0) return text.slice(0, end);
   throw new DataError(
-    `the chat template of "${tokenizer.directory}" leaves out the beginning of an answer`,
+    `the chat template of "${tokenizer.directory}" leaves out the prefix of an answer`,
   );
 }
 

@@ -66,7 +66,7 @@ export class MergeTable {
   #applyInWindows(ids: Int32Array): Int32Array | undefined {
     const out = new Int32Array(ids.length), window = new Int32Array(WINDOW);
     const { next } = this.#work;
-    // Tokens of the last window from the beginning of the next one on, and where they begin.
+    // Tokens of the last window from the start of the next one on, and where they begin.
     const oldIds = new Int32Array(WINDOW), oldStarts = new Int32Array(WINDOW);
     let written = 0, old = 0;
     for (let begin = 0;;) {

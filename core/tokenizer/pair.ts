@@ -18,14 +18,14 @@ export function startTokenOf(
   tokenizer: Pick<Tokenizer, "namedTokens" | "idOf">,
   eosTokenIds: readonly number[],
 ): number | undefined {
-  const { bos_token: beginning } = tokenizer.namedTokens;
-  return (beginning === undefined ? undefined : tokenizer.idOf(beginning)) ?? eosTokenIds[0];
+  const { bos_token: bos } = tokenizer.namedTokens;
+  return (bos === undefined ? undefined : tokenizer.idOf(bos)) ?? eosTokenIds[0];
 }
 
 /**
  * All tokens of the pair and the first one to score.
  *
- * An empty context stands for the beginning of a text: `startToken` then takes its place. With `keepsText` a
+ * An empty context stands for the start of a text: `startToken` then takes its place. With `keepsText` a
  * continuation into which a merge would reach is encoded by itself, so that all of it is there.
  * @throws {DataError} when there is nothing to score, or no start token for an empty context
  */

@@ -4,7 +4,7 @@
  * Reading bytes instead of parsed JSON makes opening Qwen's tokenizer several times faster. Merges may
  * be strings with one space ("a b"), pairs (["a","b"]) or lines of text.
  *
- * A token that is not spelled in the byte alphabet is no error of the file but means that the
+ * A token that is not spelled in the byte alphabet is not an error of the file, but means that the
  * layout is another one; it is reported by throwing `NotByteLevel`.
  */
 import type { TokenizerLists } from "../base/companions.ts";

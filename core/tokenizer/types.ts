@@ -74,6 +74,6 @@ export function requireId(id: number, limit: number): void {
 
 /** Returns whether a text is framed already. */
 export function beginsWith({ namedTokens }: Pick<Tokenizer, "namedTokens">, text: string): boolean {
-  const { bos_token: beginning } = namedTokens;
-  return beginning !== undefined && text.startsWith(beginning);
+  const { bos_token: bos } = namedTokens;
+  return bos !== undefined && text.startsWith(bos);
 }

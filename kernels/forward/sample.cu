@@ -7,7 +7,7 @@
 // reference: core/base/sampling.ts, equal but for numbers within 1e-6 of the border of two tokens.
 //
 // A block has one row. Tokens stand in an order, larger logits first and lower ids first among
-// equal ones; what top-k and top-p keep is the beginning of it up to some border, which is found by
+// equal ones; what top-k and top-p keep is a prefix of it, which is found by
 // bisection of the logits' bits. The draw then walks the kept tokens by id, by bisection too.
 // Weights are whole multiples of 2⁻⁴⁰, so that sums are exact in any order.
 //

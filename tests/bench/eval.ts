@@ -1,5 +1,5 @@
 /**
- * Evaluation: shared beginnings against a loop over sequences, and the grading of saved answers.
+ * Evaluation: shared prefixes against a loop over sequences, and the grading of saved answers.
  *
  *   deno run -A tests/bench/eval.ts --data DATA_FOLDER --tokenizer MODEL_FOLDER
  *       [--tasks mmlu,arc_easy] [--rows 200] [--alone 2] [--streams 1] [--threads 2] [--rounds 3]

@@ -156,7 +156,7 @@ Deno.test("compare: the same, faster, within and beyond the tolerance", async ()
   assert(/ 10\.00 +12\.00 +1\.200 +slower$/m.test(table.stdout), table.stdout);
 });
 
-Deno.test("compare: noise within the recorded spread is no regression", async () => {
+Deno.test("compare: noise within the recorded spread is not a regression", async () => {
   const noisy = (median: number, least: number, spread: number) =>
     jsonLines(timing({ median_ms: median, samples_ms: [least, median], spread_ms: spread }));
   const cases: [string, string, string][] = [
@@ -202,7 +202,7 @@ Deno.test("compare: rows without a partner are named and decide nothing", async 
   );
 });
 
-Deno.test("compare: what is no row is bad data", async () => {
+Deno.test("compare: a line that is not a row is bad data", async () => {
   const good = jsonLines(timing());
   const { median_ms: _, ...without } = timing();
   const cases: [string, string, string][] = [

@@ -184,7 +184,7 @@ Deno.test("stdin: documents give differences of means, rows where their folder i
   });
 });
 
-Deno.test("stdin: a regression ends with 1, and what is no document is refused", async () => {
+Deno.test("stdin: a regression ends with 1, and a line that is not a document is refused", async () => {
   const [base, worse] = [[1, 1, 1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0, 0, 1]];
   const compare = (stdin: string) => runParscale("compare -", { stdin });
   const bad = await compare(evaluated(base) + evaluated(worse, { streams: 2 }));

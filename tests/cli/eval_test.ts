@@ -58,13 +58,13 @@ Deno.test("MMLU: subjects by size, groups, and as a conversation", async () => {
   }
 });
 
-Deno.test("prompts that do not fit lose their beginning, and that is said", async () => {
+Deno.test("prompts that do not fit are truncated on the left, with a warning", async () => {
   const line = "--tasks arc_challenge --ids 0,1 --max-length 256 --json";
   const { stdout, stderr } = await runEval(line);
   const { metrics } = JSON.parse(stdout).results.tasks[0];
   const { acc, acc_norm } = SUMMARY.arc_challenge_maxlen256.shared;
   assertEquals(metrics.map(({ value }: { value: number }) => value), [acc_norm, acc]);
-  const told = "warning: 8 prompts lost their beginning, since they are longer than 256 tokens";
+  const told = "warning: 8 prompts exceed 256 tokens and were truncated on the left";
   assertStringIncludes(stderr, told);
 });
 

@@ -12,7 +12,7 @@ export const TINY = `${FIXTURES}models/tiny-qwen2`;
 /** Benchmark rows in the official layouts. */
 export const DATA = `${FIXTURES}eval/data`;
 
-/** The common beginning of an evaluation. */
+/** Arguments that evaluations share. */
 export const EVAL = ["eval", "--model", TINY, "--data", DATA];
 
 /** Runs an evaluation that must succeed; warnings are allowed. */

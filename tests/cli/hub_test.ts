@@ -264,7 +264,7 @@ Deno.test("of an index only the shards that it lists are fetched, and all of the
     const lacks = `the earlier download lacks "${shard}"`;
     assertFailed(await run(PLAIN, { HF_HUB_OFFLINE: "1" }), 4, lacks);
     hub.answer = () => new Response("", { status: 503, headers: { "retry-after": "0" } });
-    assertFailed(await run(PLAIN), 4, "status 503"); // and it is no fallback
+    assertFailed(await run(PLAIN), 4, "status 503"); // and nothing falls back
   }, sharded(shard)).then(() =>
     withHub(async (_hub, _cwd, run) => {
       assertFailed(await run(PLAIN), 3, 'is incomplete: "gone.safetensors" is listed in the index');

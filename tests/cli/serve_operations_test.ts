@@ -249,7 +249,7 @@ Deno.test("every request is one line of the log: what was asked for, tokens, tim
     "404 GET /v1/nowhere   0 0",
   ]);
   assertMatch(server.log[2]!.error, /^no such path: \/v1\/nowhere; served are /);
-  assertEquals(lines.length, 4, "the answer of /health is no line");
+  assertEquals(lines.length, 4, "the answer of /health is not logged");
   assertMatch(lines[3]!, /^499 POST /);
   for (const { first_token_s, total_s } of server.log.slice(0, 2)) {
     assert(first_token_s > 0 && first_token_s <= total_s);

@@ -116,7 +116,7 @@ const HOSTILE = "a\x1b]0;title\x07\x1b]52;c;aGk=\x07\x1b[2J\x1b[8mhidden\x9b31m\
 // deno-lint-ignore no-control-regex -- they are what is looked for
 const RAW = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]/;
 
-/** Our own colours and the removal of a line are no hostile text. */
+/** Our own colours and the removal of a line are not hostile. */
 // deno-lint-ignore no-control-regex -- they are what is looked for
 const OWN = /\r?\x1b\[2K|\x1b\[(1|2|22|3\d|39|4\d|49|[34]8;5;\d+|0|90)m/g;
 
@@ -207,6 +207,6 @@ Deno.test("model text, prompts of a task, templates and tokens are clean on a te
     assertStringIncludes(
       (await runParscale(show)).stdout,
       HOSTILE,
-      "what is no terminal gets the exact prompt",
+      "a pipe gets the exact prompt",
     );
   }));

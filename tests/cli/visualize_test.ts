@@ -198,7 +198,7 @@ Deno.test("--max-tokens cuts; a text beyond the context is refused with the reme
     await runParscale(SHOW, { stdin: jsonLines({ text: "short" }, long) }),
     3,
     "error: line 2 of stdin has 2049 tokens, more than the model's context of 2048\n",
-    "hint: pass --max-tokens 2048 to read its beginning",
+    "hint: pass --max-tokens 2048 to truncate it",
   );
   const rows = await rowsOf(`${SHOW} --max-tokens 300`, { stdin: jsonLines(long) });
   assertEquals([rows.length, rows.at(-1).position], [300, 299]);

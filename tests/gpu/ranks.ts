@@ -17,7 +17,7 @@ export interface Finding {
 
 const STEPS = 12;
 
-/** Steps at the beginning that are not timed. */
+/** First steps, which are not timed. */
 const WARM = 2;
 
 /** Losses of a run may differ by what sums in another order round. */

@@ -53,7 +53,7 @@ const DENO = `'${Deno.execPath()}' run -A --node-modules-dir=manual`;
 /** Trains longer than other pages, since it promises an effect. */
 const TUTORIAL = "docs/tutorial.md";
 
-/** The folders of runs are there from the beginning, of plans too. */
+/** The folders of runs are there from the start, of plans too. */
 const PLAN = [/^(parscale train.*--dry-run)$/, "$1 --overwrite"] as const;
 
 /** A replacement there: of the control only the form of its output is shown. */
@@ -124,7 +124,7 @@ const linesOf = (text: string) =>
 
 /**
  * Durations such as `1m02s` and the row `seconds`, which has no point if they are whole, and numbers
- * that are no part of a word.
+ * outside of words.
  */
 const DURATION = /\b(\d+[hms])+\b|(?<=^seconds )[\d.]+$/g,
   NUMBER = /(?<![\w.])[+−-]?\d[\d,]*(\.\d+)?(e[+-]\d+)?%?(?!\w)/g;

@@ -130,7 +130,7 @@ Deno.test("eval fetch fills a folder that --data reads, and prints what to pin",
       assertStringIncludes(result.stderr, `${file} (${bytes}) | ${sha256} |`);
       assertEquals(await Deno.readFile(`${cwd}/bench/math/${file}`), content);
     }
-    assertEquals((await run(line)).code, 0, "the same files again are no conflict");
+    assertEquals((await run(line)).code, 0, "the same files again do not conflict");
     await Deno.writeTextFile(`${cwd}/bench/math/${rows[0].file}`, "mine");
     assertFailed(await run(line), 2, "already exists and has other content", "--overwrite");
     assertEquals((await run(`${line} --overwrite`)).code, 0);

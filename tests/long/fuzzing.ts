@@ -72,7 +72,7 @@ export function mutateBytes(bytes: Uint8Array, draws: Draws): Uint8Array<ArrayBu
   let mutated = Uint8Array.from(bytes);
   for (let changes = 1 + draws.below(4); changes > 0; changes--) {
     if (mutated.length === 0) return mutated;
-    // Beginnings and ends hold what describes the rest.
+    // Starts and ends hold what describes the rest.
     const near = Math.min(mutated.length, 1 + draws.below(200));
     const at = draws.pick([draws.below(mutated.length), draws.below(near), mutated.length - near]);
     switch (draws.below(7)) {

@@ -284,7 +284,7 @@ const RESULTS: readonly Attack[] = [
   ...plains(String.raw`
 59 returns an int subclass that lies → class A(int):\n    def __index__(self): return 38\n    __int__ = __index__\ndef f(x): return A()
 60 returns a generator without end → from itertools import count\ndef f(x): return map(str, count())
-61 returns what raises when it is looked at → class A(dict):\n    def items(self): raise SystemExit\n    def __iter__(self): raise SystemExit\n    __str__ = __repr__ = __iter__\nclass E(Exception):\n    def __str__(self): raise SystemExit\ndef f(x):\n    if x % 2: raise E\n    return A()
+61 returns what raises when it is read → class A(dict):\n    def items(self): raise SystemExit\n    def __iter__(self): raise SystemExit\n    __str__ = __repr__ = __iter__\nclass E(Exception):\n    def __str__(self): raise SystemExit\ndef f(x):\n    if x % 2: raise E\n    return A()
 62 returns NaN → def f(x): return float('nan')
 63 returns a list nested 100,000 deep → def f(x):\n    a = []\n    for _ in range(100000): a = [a]\n    return a`),
 ];

@@ -13,7 +13,7 @@ Deno.test("requests that no client means are 400, and nothing is written to stde
     return [response.status, document.error?.param ?? null];
   };
 
-  await t.step("names that every object inherits are no fields", async () => {
+  await t.step("names that every object inherits are not fields", async () => {
     const inherited = ["hasOwnProperty", "valueOf", "__defineGetter__", "toString", "constructor"];
     for (const name of [...inherited, "__proto__"]) {
       const body = `{"prompt": "x", "max_tokens": 1, "${name}": 1}`;

@@ -99,7 +99,7 @@ core/folder/folder.ts by unit/folder/folder_test.ts
   a failed swap leaves no folder: if (moved) await rename(replaced, path); →
 
 core/tokenizer/word_splitter.ts by unit/tokenizer/word_splitter_test.ts
-  'rE is no contraction: text.charCodeAt(at + 1) | bit → text.charCodeAt(at + 1)
+  'rE is not a contraction: text.charCodeAt(at + 1) | bit → text.charCodeAt(at + 1)
   capitals begin no contraction: text.charCodeAt(at) | bit → text.charCodeAt(at)
   one digit more in a word: count = 1; count < digits → count = 0; count < digits
 
@@ -173,7 +173,7 @@ core/eval/harness/sampler.ts by unit/eval/requests_test.ts
 
 core/eval/sandbox/job.ts by unit/eval/sandbox_test.ts
   a job may take ten minutes: Math.min(60, → Math.min(600,
-  the reference's time is no allowance: 2 * total(reference) → 0
+  the reference's time gives no allowance: 2 * total(reference) → 0
 
 core/eval/sandbox/protocol.ts by unit/eval/sandbox_test.ts
   answers without the token count: if (start < 0) return undefined; →

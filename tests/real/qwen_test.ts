@@ -25,7 +25,7 @@ interface Reference {
     readonly messages: readonly ChatMessage[];
     readonly tools: readonly unknown[] | null;
   }[];
-  /** Of every chat, with the beginning of an answer and without. */
+  /** Of every chat, with the prefix of an answer and without. */
   readonly chat_texts: readonly string[];
   /** Rows of tokens, and their log-probabilities with random streams, by an implementation of our own. */
   readonly parscale_rows: readonly number[][];

@@ -14,7 +14,7 @@ import { withScratch } from "../scratch.ts";
 import { compiledProgram, execute, readOnly, realBase, runSuite } from "./releases.ts";
 
 /**
- * Tests by file and the beginnings of their names. Between them these use every package, every worker,
+ * Tests by file and the starts of their names. Between them these use every package, every worker,
  * the sandbox, figures, pipes and signals; `deno task test:release` runs all.
  */
 const SELECTION: Readonly<Record<string, readonly string[]>> = {

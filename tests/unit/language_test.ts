@@ -43,6 +43,11 @@ const PHRASES: readonly RegExp[] = [
   /\btakes? the process along\b/,
   /\bknob\b.*\bturn/,
   /\bprompt cache\b/i,
+  /(?<!\b(t?here|it) )\b(is|are|was|were) no (?!longer\b|more\b)/i,
+  /\bbeginnings?\b(?!-of-text| of weights)/i,
+  /\bhears?\b/i,
+  /\blooked (at|into)\b/i,
+  /\bmakes? no sense\b/i,
 ];
 
 /** Words that are the field's in CUDA alone. */
@@ -65,11 +70,13 @@ function* sources(folder: string, kind = /\.(ts|cu|cuh|hpp|cpp|py)$/): Generator
   }
 }
 
-/** Lines of a file that match one of the phrases, with their places. */
+/** Lines of a file that match one of the phrases, names split into words, with their places. */
 function matches(path: string, phrases: readonly RegExp[]): string[] {
-  return Deno.readTextFileSync(`${ROOT}${path}`).split("\n").flatMap((line, index) =>
-    phrases.some((phrase) => phrase.test(line)) ? [`${path}:${index + 1}: ${line.trim()}`] : []
-  );
+  return Deno.readTextFileSync(`${ROOT}${path}`).split("\n").flatMap((line, index) => {
+    const words = line.replace(/(?<=[a-z])(?=[A-Z])/g, " ");
+    const isFound = phrases.some((phrase) => phrase.test(line) || phrase.test(words));
+    return isFound ? [`${path}:${index + 1}: ${line.trim()}`] : [];
+  });
 }
 
 /** Lines of source files that match one of the phrases. */

@@ -42,7 +42,7 @@ export const command = defineCommand({
     ...flagGroup("Input", {
       system: {
         type: "string",
-        summary: "System message at the beginning of the conversation",
+        summary: "System message of the conversation",
         details: "Not every chat template knows one.",
       },
       history: {

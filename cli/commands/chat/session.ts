@@ -130,7 +130,7 @@ export class ChatSession implements Disposable {
         }
         const read = scheduler.progressOf(index);
         if (read > 0) onPrefill(read, tokens.length);
-        // Steps may never wait, and then no signal would be heard.
+        // Steps may never wait, and then no signal would arrive.
         await new Promise((resolve) => setTimeout(resolve));
       }
     } finally {

@@ -87,7 +87,7 @@ export async function readEvaluation(folder: string): Promise<Evaluation> {
   for (const name of [CONFIG, RESULTS, SCORES]) {
     if (await statIfExists(join(folder, name))) continue;
     throw new DataError(
-      `"${folder}" is no finished evaluation: it has no ${name}`,
+      `"${folder}" is not a finished evaluation: it has no ${name}`,
       { hints: ["pass a folder that `parscale eval --out` has finished"] },
     );
   }
@@ -166,7 +166,7 @@ async function evaluationOf(text: string, name: string): Promise<Evaluation> {
   const { schema, config, results } = parsed(text, name);
   if (schema !== SCHEMA || !isObject(results)) {
     throw new DataError(
-      `${name} of stdin is no evaluation: ${
+      `${name} of stdin is not an evaluation: ${
         schema === undefined ? "it has no schema" : `its schema is ${JSON.stringify(schema)}`
       }, expected "${SCHEMA}"`,
       { hints: ["pipe in what `parscale eval --json` prints, once per evaluation"] },

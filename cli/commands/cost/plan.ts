@@ -291,7 +291,7 @@ async function configPath(model: string): Promise<string> {
   const path = `${await lastCheckpoint(folder) ?? folder}/${CONFIG_FILE}`;
   if (await statIfExists(path)) return path;
   throw new DataError(
-    `"${model}" is no model folder: it has no ${CONFIG_FILE}`,
+    `"${model}" is not a model folder: it has no ${CONFIG_FILE}`,
     { hints: ["pass the folder that holds config.json, or the file itself"] },
   );
 }

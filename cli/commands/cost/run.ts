@@ -51,7 +51,7 @@ export async function run(plan: CostPlan, io: Io, invocation: Invocation): Promi
   await measureRows(setting, workloadsOf(setting), predict, io, invocation);
 }
 
-/** Puts hardware in a plan, with what flags say of it; other widths follow a rate that they give. */
+/** Applies hardware flags to a plan; `--tflops` also scales the 4-, 8- and 32-bit rates. */
 function settingOf(plan: EstimatePlan, hardware: CostDevice): Setting {
   const { hardware: { given }, efficiency, widths } = plan;
   const { tflops32: _32, tops8: _8, tops4: _4, ...plain } = hardware;

@@ -205,7 +205,7 @@ class StatsClock implements Disposable {
     try {
       this.folder?.appendStats(this.stats());
     } catch {
-      // What ended the run, such as a full disk, is the error to report, and a second is no loss.
+      // What ended the run, such as a full disk, is the error to report, whatever follows.
     }
   }
 }
@@ -260,7 +260,7 @@ function interrupted(io: Io, folder: EvalFolder | undefined, count: number): unk
 function warnAboutTruncation({ encoder, maxLength }: EvalModel, io: Io): void {
   if (encoder.truncated === 0) return;
   io.warn(
-    `${encoder.truncated} prompts lost their beginning, since they are longer than ${maxLength} tokens`,
+    `${encoder.truncated} prompts exceed ${maxLength} tokens and were truncated on the left`,
     "use fewer --shots; published scores are of whole prompts",
   );
 }

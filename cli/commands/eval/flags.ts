@@ -125,7 +125,7 @@ const decodingFlags = flagGroup("Decoding", {
     unit: "tokens",
     defaultText: "the model's context",
     summary: "Maximum number of tokens of prompt and answer",
-    details: "Longer prompts lose their beginning, which is where the shots are.",
+    details: "Longer prompts are truncated on the left, which is where the shots are.",
   },
 });
 

@@ -180,7 +180,7 @@ async function readRun(folder: string): Promise<Observation & { readonly measure
   const checkpoint = await lastCheckpoint(folder);
   if (checkpoint === undefined) {
     throw new DataError(
-      `"${folder}" is no run folder: it has no checkpoint`,
+      `"${folder}" is not a run folder: it has no checkpoint`,
       { hints: ["pass a folder written by `parscale train`, or a file of losses"] },
     );
   }

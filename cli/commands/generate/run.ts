@@ -119,7 +119,7 @@ async function openFor(
     const wrong = [...ids].find((id) => id >= vocabSize);
     if (wrong === undefined) continue;
     throw new UsageError(
-      `\`${flag} ${wrong}\` is no token: the vocabulary has ids 0 to ${vocabSize - 1}`,
+      `\`${flag} ${wrong}\` is out of range: token ids are 0 to ${vocabSize - 1}`,
     );
   }
   // One that is not supported is refused before any row.

@@ -63,7 +63,7 @@ export class Speed {
     return { ttft_ms: first - taken, tokens_per_s: newTokens / ((now - taken) / 1000) };
   }
 
-  /** Says how it went, under `-v`. */
+  /** Logs tokens per second with `-v`. */
   report(): void {
     const { system, settings } = this.io;
     if (settings.verbose === 0) return;

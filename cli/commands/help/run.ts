@@ -23,7 +23,7 @@ const FORMATS: Readonly<Record<Format, string>> = {
   md: "a Markdown table",
 };
 
-/** Variables that are no flag's. */
+/** Variables that do not set a flag. */
 const VARIABLES: Readonly<Record<string, string>> = {
   PARSCALE_CACHE: "folder for cached files, instead of the XDG one",
   PARSCALE_TRACE: "1 adds the trace to an error",

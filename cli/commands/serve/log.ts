@@ -1,7 +1,7 @@
 /** Lines of the log of `serve`, one a request. */
 import type { RequestRecord } from "../../../core/serve/record.ts";
 
-/** Paths that are asked for again and again by probes, and whose success is no news. */
+/** Paths that are asked for again and again by probes, whose success is not logged. */
 const PROBES = ["/health", "/metrics"];
 
 /** Returns whether a record is only of interest under -v. */

@@ -196,7 +196,7 @@ async function openTokenizerIfAny(
 
 /**
  * Ways to train within the memory. Ranks must all take the same one, and a resumed run that of its
- * beginning; so these have one way, as has a run whose way is given.
+ * start; so these have one way, as has a run whose way is given.
  */
 function choicesOf(
   { length, recompute, saved }: TrainPlan,

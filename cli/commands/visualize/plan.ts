@@ -96,7 +96,7 @@ export interface RawText {
   readonly id: unknown;
   /** For errors: `line 3 of stdin`. */
   readonly place: string;
-  /** Beginning, as it stands or as a conversation. */
+  /** Prefix, as it stands or as a conversation. */
   readonly prompt?: string;
   readonly messages?: unknown;
   /** Continuation, or the whole text. */
@@ -107,7 +107,7 @@ export interface RawText {
 /** Reads all texts of a source; there is at least one. */
 export async function readTexts(source: TextSource, io: Io): Promise<RawText[]> {
   if (source.kind === "texts") {
-    return source.texts.map((text, id) => ({ id, place: `--text ${beginningOf(text)}`, text }));
+    return source.texts.map((text, id) => ({ id, place: `--text ${startOf(text)}`, text }));
   }
   if (source.kind === "task") {
     const { data, shots, ids } = source;
@@ -133,7 +133,7 @@ export async function readTexts(source: TextSource, io: Io): Promise<RawText[]> 
   return texts;
 }
 
-function beginningOf(text: string): string {
+function startOf(text: string): string {
   return JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
 }
 

@@ -120,7 +120,7 @@ async function encodeTexts(
     if (tokens.length > limit) {
       throw new DataError(
         `${text.place} has ${tokens.length} tokens, more than the model's context of ${limit}`,
-        { hints: [`pass --max-tokens ${limit} to read its beginning, or split the text`] },
+        { hints: [`pass --max-tokens ${limit} to truncate it, or split the text`] },
       );
     }
     checkTokens(config, tokens, `visualize ${text.place}`);

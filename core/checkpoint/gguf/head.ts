@@ -205,7 +205,7 @@ function placeTensors(
   return tensors;
 }
 
-/** Reads a file from its beginning, a window at a time. */
+/** Reads a file from its start, a window at a time. */
 class Reader {
   readonly #window = new Uint8Array(WINDOW);
   readonly #view = new DataView(this.#window.buffer);

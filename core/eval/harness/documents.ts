@@ -168,7 +168,7 @@ function plainText({ task, group, shots }: Document, text: string): string {
   return (task.describe?.(group) ?? "") + solved + text;
 }
 
-/** Every shot is a turn of its own; the last message may be the beginning of the answer. */
+/** Every shot is a turn of its own; the last message may be the prefix of the answer. */
 function conversation({ task, group, shots }: Document, text: string): ChatMessage[] {
   const description = task.describe?.(group);
   const start = task.kind === "generation" ? task.answerStart : undefined;

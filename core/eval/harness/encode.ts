@@ -20,7 +20,7 @@ export interface Encoding {
 
 /** Encodes requests and counts what was cut. */
 export class RequestEncoder {
-  /** Requests that lost their beginning so far. */
+  /** Requests truncated on the left so far. */
   truncated = 0;
 
   constructor(private readonly encoding: Encoding) {}

@@ -25,7 +25,7 @@ import type { ChoiceQuestion, Metrics, OpenQuestion, Task } from "./task.ts";
 export interface HarnessRun {
   readonly prepared: readonly PreparedTask[];
   readonly samples: readonly Sample[];
-  /** Absent where prompts are no conversations. */
+  /** Absent where prompts are plain texts. */
   readonly render: ChatRenderer | undefined;
   readonly scores: readonly DocumentScore[];
   readonly startedAt: Date;
@@ -54,7 +54,7 @@ const METRICS: Readonly<Record<string, readonly [metric: string, filter: string]
 const namesOf = (metric: string) => METRICS[metric] ?? [metric, "none"];
 const filtersOf = ({ metrics }: Task) => [...new Set(metrics.map((name) => namesOf(name)[1]))];
 
-/** Versions of the harness's tasks, whose rules ours follow, where they are not ours. */
+/** Versions of lm-evaluation-harness tasks that differ from ours. */
 const VERSIONS: Readonly<Record<string, number>> = {
   race: 3,
   gsm8k: 3,

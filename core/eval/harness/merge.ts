@@ -87,11 +87,11 @@ async function readPart(path: string): Promise<Part> {
   const { schema: _, ...identity } = await readJsonObject(join(path, CONFIG));
   const [part, of] = String(identity.shard ?? "1/1").split("/").map(Number) as [number, number];
   if (!await statIfExists(join(path, RESULTS))) {
-    throw new DataError(`"${path}" is no finished shard: it has no ${RESULTS}`, RESUME);
+    throw new DataError(`"${path}" is not a finished shard: it lacks ${RESULTS}`, RESUME);
   }
   const { results, device, config } = await readJsonObject(join(path, RESULTS));
   if (identity.rows === undefined) {
-    throw new DataError(`"${path}" is no shard: it holds the scores of samples alone`);
+    throw new DataError(`"${path}" is not a shard: it holds the scores of samples alone`);
   }
   const fields = { tasks: "an object", rows: "an object of counts", shard: "I/N or null" } as const;
   const { rows } = requireFields<Pick<Part, "rows">>(identity, fields, `"${join(path, CONFIG)}"`);

@@ -1,7 +1,7 @@
 /**
  * Runs a model on the requests of all tasks.
  *
- * Choices are scored task by task, with shared beginnings computed once; all answers in free words go
+ * Choices are scored task by task, with shared prefixes computed once; all answers in free words go
  * through one continuous batch, in the order of the tasks. Every sample draws from a random stream
  * named after task, row and sample, so its text does not depend on what else is run, or was run before.
  */
@@ -176,7 +176,7 @@ async function* searchAnswers(
   }
 }
 
-/** Makes what both ways of decoding start from. */
+/** Builds the request and the stops for sampling and for beam search. */
 function begin(model: Answerer, { requests }: PlannedDocument, options: DecodingOptions) {
   const [own] = requests as [TextRequest];
   const asked = { ...own, maxTokens: options.maxTokens ?? own.maxTokens };

@@ -64,7 +64,7 @@ export async function prepareTasks(
   const { tasks, data } = plan;
   if (tasks.length > 1 && data !== undefined && !(await statIfExists(data))?.isDirectory) {
     throw new UsageError(
-      `\`--data "${data}"\` is no folder, and ${tasks.length} tasks need one`,
+      `\`--data "${data}"\` is not a folder, and ${tasks.length} tasks need one`,
     );
   }
   const prepared: PreparedTask[] = [];

@@ -82,7 +82,7 @@ async function scoreTask(
       const old = known.get(`${id} ${hash} ${own}`);
       if (old) return old;
       const fresh = { ...key, metrics: await score(document, samples) };
-      // What ends with the sandbox is no score.
+      // A sandbox that ended gives no score.
       watch.interruption.throwIfAborted();
       folder?.appendScore(fresh);
       return fresh;

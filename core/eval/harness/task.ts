@@ -96,7 +96,7 @@ interface TaskBase {
   derive?(means: Readonly<Record<string, number>>): Readonly<Record<string, number>>;
 }
 
-/** Solved examples at the beginning of a prompt. */
+/** Solved examples before the question of a prompt. */
 export type Shots =
   /** None, ever. */
   | { readonly count: 0 }
@@ -128,7 +128,7 @@ export interface GenerationTask extends TaskBase {
   readonly maxTokens: number;
   /** True if answers are programs. */
   readonly isCode?: boolean;
-  /** Beginning of every answer in a conversation, which the model continues. */
+  /** Prefix of every answer in a conversation, which the model continues. */
   readonly answerStart?: string;
   /** The task as chat models are asked, where that is more than its prompts in a template. */
   readonly inChat?: GenerationTask;

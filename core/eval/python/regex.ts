@@ -98,7 +98,7 @@ class Translator {
 
   translate(): { source: string; flags: string } {
     let mode = { multiline: this.flags.includes("m"), dotAll: this.flags.includes("s") };
-    // Flags for the whole pattern may stand at its beginning only.
+    // Flags for the whole pattern may stand at its start only.
     const global = /^\(\?([a-zA-Z]+)\)/.exec(this.pattern);
     if (global !== null) {
       const letters = this.#requireFlags(global[1]!);

@@ -20,7 +20,7 @@ export function strip(text: string, chars?: string): string {
   return lstrip(rstrip(text, chars), chars);
 }
 
-/** `str.lstrip`: the same at the beginning only. */
+/** `str.lstrip`: the same at the start only. */
 export function lstrip(text: string, chars?: string): string {
   if (chars === undefined) return text.replace(LEADING_SPACE, "");
   const set = new Set(chars);

@@ -130,7 +130,7 @@ class Supervisor {
     Atomics.store(this.#shared, SHARED.call, CALL.idle);
     const worker = newWorker(this.#settings.folder);
     this.#worker = worker;
-    worker.onmessage = ({ data }: MessageEvent<WorkerAnswer>) => this.#hear(data);
+    worker.onmessage = ({ data }: MessageEvent<WorkerAnswer>) => this.#take(data);
     worker.onerror = (event) => {
       event.preventDefault(); // else the runtime ends this process without a word
       this.#lose(event.message);
@@ -140,7 +140,7 @@ class Supervisor {
     this.#post({ type: "open", folder, snapshot: this.#snapshot, shared });
   }
 
-  #hear(answer: WorkerAnswer): void {
+  #take(answer: WorkerAnswer): void {
     const running = this.#running;
     if (answer.type === "ready") {
       Deno.permissions.revokeSync({ name: "read" });

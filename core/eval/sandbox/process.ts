@@ -90,7 +90,7 @@ export class Child {
   async #listen(): Promise<void> {
     for await (const text of lines(this.#process.stdout)) {
       const answer = answerIn(text, this.#token);
-      if (answer) this.#hear(answer);
+      if (answer) this.#take(answer);
     }
     this.dead = true;
     await this.#input.abort().catch(() => {});
@@ -103,7 +103,7 @@ export class Child {
     this.#running?.end.resolve({ ending: "crashed", detail: LOST });
   }
 
-  #hear(answer: Answer): void {
+  #take(answer: Answer): void {
     const running = this.#running;
     if (answer.type === "ready") this.#ready.resolve(answer.version);
     else if (answer.type === "broken") {

@@ -35,7 +35,7 @@ export type Answer =
 /** Indices into the memory that a child shares with its worker. */
 export const SHARED = { call: 0, stop: 1, length: 2 } as const;
 
-/** Values of `SHARED.call` that are no index of a call. */
+/** Values of `SHARED.call` other than the index of a call. */
 export const CALL = { idle: -2, loading: -1 } as const;
 
 /** To a worker; `folder` is a file URL. */

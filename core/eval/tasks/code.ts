@@ -1,6 +1,6 @@
 /**
  * HumanEval and MBPP with the tests of EvalPlus: does the program pass? Base models complete the
- * prompt; chat models are asked for a script, and continue the beginning of its code block.
+ * prompt; chat models are asked for a script, and continue its open code block.
  *
  *     {"task_id": "HumanEval/53", "prompt": "def add(x: int, y: int): ...", "entry_point": "add",
  *      "canonical_solution": "    return x + y", "base_input": [[0, 1], ...], "plus_input": ...}

@@ -26,7 +26,7 @@ import { Session } from "./session/session.ts";
 import { SessionPool } from "./session/session_pool.ts";
 import { Owned } from "../owned.ts";
 import { Gpu, roomError } from "./webgpu/gpu.ts";
-import { compileHostPart, type HostPart, split } from "./webgpu/cpu_fallback.ts";
+import { compileFallback, type CpuFallback, split } from "./webgpu/cpu_fallback.ts";
 import { type Elements, staysOnHost, webGpuTarget } from "./lowering/webgpu_rules.ts";
 import { Moves } from "./webgpu/copies.ts";
 import { type Allocation, GpuTensor } from "./webgpu/tensor.ts";
@@ -86,7 +86,7 @@ export class WebGpuDevice implements Device {
     const ready = this.#pool.lower(rest, weights);
     const session = await this.#pool.session(ready);
     const onGpu = new OnnxExecutable(this.#gpu.api, ready, session, this.#bindings);
-    const part = host && await compileHostPart(host, weights, (type) => this.allocate(type));
+    const part = host && await compileFallback(host, weights, (type) => this.allocate(type));
     return { run: (bindings) => run(program, weights, { onGpu, part }, bindings) };
   }
 
@@ -160,7 +160,7 @@ export class WebGpuDevice implements Device {
 async function run(
   program: Program,
   weights: Weights,
-  { onGpu, part }: { onGpu: Executable; part: HostPart | undefined },
+  { onGpu, part }: { onGpu: Executable; part: CpuFallback | undefined },
   bindings: Bindings,
 ): Promise<void> {
   checkBindings(program, weights, bindings);

@@ -182,7 +182,7 @@
     at("streams-label").hidden = counts.length < 2;
     useDefault();
   }
-  /** A model has a number of streams, and the backbone what the server says. */
+  /** Selects the model's default number of streams. */
   function useDefault() {
     const { parscale } = models.find(({ id }) => id === model.value);
     streams.value = parscale.default_streams;

@@ -3,7 +3,7 @@ import { exactEntries, exactItems } from "../../base/exact_json.ts";
 import { isObject } from "../../base/files.ts";
 import { Dict, type Value } from "./values.ts";
 
-/** The value that Python's `json.loads` makes of a JSON value. @throws {Error} for what is no data */
+/** The value that Python's `json.loads` makes of a JSON value. @throws {Error} for a value that JSON lacks */
 export function fromJson(value: unknown, number?: string): Value {
   switch (typeof value) {
     case "string":
@@ -21,7 +21,7 @@ export function fromJson(value: unknown, number?: string): Value {
       }
       if (isObject(value)) return dictOf(value);
   }
-  throw new Error(`a ${typeof value} is no value for a template`);
+  throw new Error(`a ${typeof value} cannot be a value of a template`);
 }
 
 function dictOf(object: Readonly<Record<string, unknown>>): Dict {

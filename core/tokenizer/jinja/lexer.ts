@@ -45,7 +45,7 @@ const OPERATOR = /\/\/|\*\*|[=!<>]=|[-+*/%~[\](){}<>=.:|,;]/y;
 
 const CLOSING: Readonly<Record<string, string>> = { ")": "(", "]": "[", "}": "{" };
 
-/** Tokens of a template. @throws {Error} for what is no template */
+/** Tokens of a template. @throws {Error} for a text that is not a template */
 export function tokenize(template: string): Token[] {
   return new Lexer(template.replace(/\r\n?/g, "\n").replace(/\n$/, "")).tokens();
 }

@@ -30,7 +30,7 @@ function asciiDigits(text: string): string {
   });
 }
 
-/** Python's `float()`. @throws {PythonError} for what is no number */
+/** Python's `float()`. @throws {PythonError} for a text that is not a number */
 export function toFloat(value: Value): number {
   if (isNumber(value)) return Number(numeric(value));
   if (value instanceof Undefined) value.fail();
@@ -45,7 +45,7 @@ export function toFloat(value: Value): number {
   return special[1] === "-" ? -size : size;
 }
 
-/** Python's `int()`. @throws {PythonError} for what is no number */
+/** Python's `int()`. @throws {PythonError} for a text that is not a number */
 export function toInteger(value: Value, base = 10): bigint {
   if (isText(value)) return parseInteger(plain(value), base);
   if (value instanceof Undefined) value.fail();

@@ -25,7 +25,7 @@ import { TokenStream } from "./token_stream.ts";
 
 const SPECIAL = ["varargs", "kwargs", "caller"];
 
-/** The statements of a template. @throws {Error} for what is no template, or not supported */
+/** The statements of a template. @throws {Error} for a text that is not a template, or not supported */
 export function parseTemplate(template: string): Block {
   return new Parser(new TokenStream(tokenize(template))).whole();
 }

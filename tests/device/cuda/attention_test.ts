@@ -3,7 +3,7 @@
  *
  * Inputs are numbers that bf16 has, so that what differs is the kernels' own rounding: errors are
  * relative to the largest number of a tensor. Slots that no query sees hold NaN, and what a table says
- * of them is no row. Each case says which kernels it is about, and that they run is checked too.
+ * of them is not a row. Each case says which kernels it is about, and that they run is checked too.
  */
 import { assertEquals } from "@std/assert";
 import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
@@ -65,7 +65,7 @@ const PLAIN_DECODING: readonly Case[] = [
   { name: "nothing to see", P: 1, B: 1, T: 4, S: 128, K: 1, G: 1, D: 16, M: 0, blind: 2 },
 ];
 
-/** Among them few slots, many queries, and heads that are no multiple of 16 bytes in bf16. */
+/** Among them few slots, many queries, and heads that are not multiples of 16 bytes in bf16. */
 const PAGED_DECODING: readonly Case[] = [
   { name: "wide heads", P: 1, B: 4, T: 1, S: 200, K: 2, G: 7, D: 128, M: 0, past: 199 },
   { name: "shared", P: 4, B: 3, T: 1, S: 128, K: 2, G: 1, D: 64, M: 5, past: 90, shared: true },
@@ -204,7 +204,7 @@ for (const elements of ["f32", "bf16"] as const) {
     test(`${elements}, slots through a table: ${one.name}`, { each, elements, entries: SPLIT });
   }
   const odd = { each: ODD_HEADS, entries: PLAIN, by: Object.keys(shapesOf(ODD_HEADS)) };
-  test(`${elements}: heads that are no multiple of 16`, { ...odd, elements });
+  test(`${elements}: heads that are not multiples of 16`, { ...odd, elements });
 }
 
 for (const each of TRAINING.filter(({ name }) => ["documents", "a cache"].includes(name))) {

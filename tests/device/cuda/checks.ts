@@ -31,7 +31,7 @@ export interface Agreement {
   readonly onDevice?: Data;
   /** Tolerance of outputs by name, relative to the largest number expected. */
   readonly tolerances: Readonly<Record<string, number>>;
-  /** Elements at the beginning of an output that the device has as zeros, unlike the reference. */
+  /** First elements of an output that the device has as zeros, unlike the reference. */
   readonly zeros?: Readonly<Record<string, number>>;
 }
 

@@ -187,8 +187,8 @@ Deno.test("the prefix cache gives equal tokens, counts what it saved and keeps t
   assertEquals(scheduler.prefixCacheBytes, bytes);
 });
 
-Deno.test("prompts with cached beginnings of different lengths share a chunk", async () => {
-  // The longest remainder behind the longest beginning reaches beyond a bucket of 128 slots.
+Deno.test("prompts with cached prefixes of different lengths share a chunk", async () => {
+  // The longest remainder behind the longest prefix reaches beyond a bucket of 128 slots.
   const shared = prompt(60, 110);
   const requests = [request([...shared, ...prompt(61, 10)]), request(prompt(62, 60))];
   using scheduler = new Scheduler(engine, { batch: 4, prefixCacheBytes: 1 << 24 });

@@ -41,7 +41,7 @@ Deno.test("shares, mean weights, entropy and runs of a text with four runs", () 
   assertAlmostEquals(result.locality, 2 / (8 / runs), 1e-12);
 });
 
-Deno.test("runs end with their text; a stream that always wins is no sign of locality", () => {
+Deno.test("runs end with their text; a stream that always wins shows no locality", () => {
   const [one, two] = [[wonBy("AAAA", 2)], [wonBy("AA", 2), wonBy("AA", 2)]].map(describeStreams);
   assertEquals([one!.meanRunLength, one!.chanceRunLength, one!.locality], [4, 4, 1]);
   assertEquals([two!.meanRunLength, two!.chanceRunLength, two!.locality], [2, 2, 1]);
@@ -90,7 +90,7 @@ Deno.test("diversity of known correlation: a common part of half the variance gi
   assert(rhoStandardError! > 0 && rhoStandardError! < 0.02);
 });
 
-Deno.test("nothing predicted is no diversity; streams that never vary have no correlation", () => {
+Deno.test("nothing predicted has no diversity; streams that never vary have no correlation", () => {
   assertEquals(diversityOf([{ streams: [], model: [] }]), undefined);
   const same = diversityOf([{ streams: [[-1, -2], [-1, -2]], model: [-1, -1] }])!;
   assertEquals([same.rho, same.rhoStandardError], [undefined, undefined]);

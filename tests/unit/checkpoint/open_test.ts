@@ -251,7 +251,7 @@ Deno.test("contradictions between config and tensors are refused", async () => {
   }
 });
 
-Deno.test("things that are no checkpoint folder are named as such", () =>
+Deno.test("files and other folders are named as such", () =>
   withScratch(async (folder) => {
     const fixture = `${MODELS}/qwen2-p1-tied-f32/config.json`;
     Deno.mkdirSync(`${folder}/empty`);

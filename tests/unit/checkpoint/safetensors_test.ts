@@ -16,7 +16,7 @@ const WRONG: readonly (readonly [string, unknown, string])[] = [
   ["fewer bytes than the shape has", { A, B: { ...B, shape: [5] } }, "has 4 bytes, expected 5"],
   ["an unknown type", { A: { ...A, dtype: "F31" }, B }, 'dtype "F31"'],
   ["offsets that go back", { A: { ...A, data_offsets: [8, 0] }, B }, "data_offsets [8,0]"],
-  ["metadata that is no text", { __metadata__: { a: 1 }, A, B }, "must map strings"],
+  ["metadata that is not text", { __metadata__: { a: 1 }, A, B }, "must map strings"],
 ];
 
 Deno.test("a header must cover its file exactly", () =>

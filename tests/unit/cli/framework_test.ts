@@ -159,7 +159,7 @@ Deno.test("edit distance counts swapped neighbours as one slip", () => {
   assertEquals(editDistance("socre", "score"), 1);
   assertEquals(nearest("genrate", ["score", "generate"]), "generate");
   assertEquals(nearest("zzz", ["score", "generate"]), undefined);
-  assertEquals(nearest("gpu", ["auto", "cpu"]), undefined, "another word is no slip");
+  assertEquals(nearest("gpu", ["auto", "cpu"]), undefined, "another word is not a slip");
   assertEquals(suggestionHint("cpuu", ["auto", "cpu"]), "did you mean `cpu`?");
   assertEquals(suggestionHint("zzzz", ["auto", "cpu"]), "known: auto, cpu");
 });

@@ -49,7 +49,7 @@ Deno.test("specs without weights are one source, with weights one each", () =>
     assertEquals(sources.map(({ weight }) => weight), [2.5, 0.1, 3]);
     assertEquals(sources[2], { spec: "-", files: ["-"], weight: 3 });
     assertEquals(await resolveSources(["-"]), [{ spec: "-", files: ["-"] }]);
-    // An existing path is no weight; more than that is.
+    // An existing path is not a weight; more than that is.
     assertEquals(await names("odd=2.jsonl"), [["odd=2.jsonl"]]);
     Deno.writeTextFileSync(`${folder}/name=3`, "x");
     assertEquals(await names("name=3"), [["name=3"]]);

@@ -66,7 +66,7 @@ Deno.test("merge takes shards of one number of rows, and refuses others and dama
       ['"SECOND/config.json" has tasks null, expected an object', [1, 3], config({ tasks: null })],
       ["expected an object of counts", [1, 3], config({ rows: { sciq: "2" } })],
       ["has shard 5, expected I/N or null", [1, 3], config({ shard: 5 })],
-      ["is no shard", [1, 3], config({ rows: undefined })],
+      ["is not a shard", [1, 3], config({ rows: undefined })],
     ];
     for (const [i, [message, ids, files]] of cases.entries()) {
       const second = `${cwd}/${i}`;

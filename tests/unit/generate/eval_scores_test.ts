@@ -101,7 +101,7 @@ function madeSets(): ScoreRequest[][] {
 }
 
 for (const golden of ["qwen2-p1-tied-f32", "qwen2-p4-untied-f32"]) {
-  Deno.test(`${golden}: sets with shared beginnings score as each sequence alone`, async () => {
+  Deno.test(`${golden}: sets with shared prefixes score as each sequence alone`, async () => {
     const engine = await openGolden(golden, new CpuDevice({ threads: 1 }));
     const sets = madeSets(), alone: Score[][] = [];
     for (const set of sets) alone.push(await scoreBatch(engine, set));

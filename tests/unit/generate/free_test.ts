@@ -38,7 +38,7 @@ class SpoilingDevice extends CpuDevice implements Device {
   }
 }
 
-/** Prompts that have a beginning in common, which is copied from the one before. */
+/** Prompts that have a prefix in common, which is copied from the one before. */
 const text = (index: number, length: number, from = 0) => [
   ...Array.from({ length: 20 }, (_, i) => 7 * i + from),
   ...prompt(index, length),

@@ -125,7 +125,7 @@ Deno.test("a schema that cannot be enforced is refused by its keyword, and harms
     [{ type: "strin" }, /keyword "type" .* for "strin"/],
     [{ type: "string", pattern: "(" }, /keyword "pattern" .* Unterminated group/],
     [{ type: "array", minItems: 3, maxItems: 2 }, /keyword "minItems" .* above "maxItems"/],
-    [{ $ref: "#/nowhere" }, /keyword "\$ref" .* "#\/nowhere", which is no schema/],
+    [{ $ref: "#/nowhere" }, /keyword "\$ref" .* "#\/nowhere", which does not hold a schema/],
     [{ description: "x".repeat(70_000) }, /at most 65536/],
     [deep, /deeper than 48 levels/],
   ];

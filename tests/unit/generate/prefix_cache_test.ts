@@ -11,7 +11,7 @@ function cacheOf(bytes: number, disposed: KvCache[] = []): KvCache {
   return cache;
 }
 
-Deno.test("the longest shared beginning of 1000 random prompts is that of a search through all rows", () => {
+Deno.test("the longest shared prefix of 1000 random prompts is that of a search through all rows", () => {
   const random = new RandomStream(1);
   const draw = () =>
     Array.from({ length: 1 + Math.floor(80 * random.uniform()) }, () => random.uniform() < 0.02);

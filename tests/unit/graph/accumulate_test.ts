@@ -25,7 +25,7 @@ Deno.test("a term is added right after the node that makes it, so that it need n
   assertEquals(nodes.map(({ op }) => op.name), ["mul", "add", "assign", "mul", "add", "assign"]);
 });
 
-Deno.test("what is no output, or is computed by no node, cannot be accumulated", () => {
+Deno.test("only outputs that a node computes can be accumulated", () => {
   assertThrows(
     () => accumulateOutputs(squareAndCube(), ["root"]),
     TypeError,

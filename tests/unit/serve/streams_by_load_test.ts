@@ -73,7 +73,7 @@ Deno.test("where no number of streams keeps the target, the fewest are taken", (
   assertEquals(policy.choose([2, 8], ONE, new Map()), 2);
 });
 
-Deno.test("more choices than rows are no reason to wait with many streams", () => {
+Deno.test("more choices than rows do not wait with many streams", () => {
   const { policy } = measured({ tpotMs: 1000 });
   assertEquals(policy.choose(AVAILABLE, { sequences: 8, promptTokens: 0 }, new Map()), 8);
   assertEquals(policy.choose(AVAILABLE, { sequences: 1, promptTokens: 0 }, loadOf({ 8: 8 })), 4);
@@ -142,7 +142,7 @@ Deno.test("one slow step does not change a choice", () => {
   assertEquals(policy.choose(AVAILABLE, ONE, new Map()), 8);
 });
 
-Deno.test("the first step of a size, which prepares its program, is no measure for the next", () => {
+Deno.test("the first step of a size, which prepares its program, does not measure the next", () => {
   const policy = new StreamsByLoad({ targets: { tpotMs: 60, ttftMs: 1000 }, maxBatch: 8 });
   assertEquals(policy.choose(AVAILABLE, ONE, new Map()), 8, "nothing is known yet");
   policy.observe(8, 1, 5000);

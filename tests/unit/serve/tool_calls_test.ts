@@ -37,8 +37,8 @@ const CASES: Readonly<Record<string, [typeof HERMES, answer: string, string, ...
   ],
   "arguments before the name": [HERMES, call(BEFORE), "", 'f {"a": [1]}'],
   "a call without arguments": [HERMES, call('{"name": "f"}'), "", "f {}"],
-  "what is no call": [HERMES, call("hello"), call("hello")],
-  "a name that is no JSON": [
+  "a text that is not a call": [HERMES, call("hello"), call("hello")],
+  "a name that is not JSON": [
     HERMES,
     call('{"name": "f\\_g", "arguments": {}}'),
     call('{"name": "f\\_g", "arguments": {}}'),
@@ -47,7 +47,7 @@ const CASES: Readonly<Record<string, [typeof HERMES, answer: string, string, ...
   "a mark that is cut": [HERMES, "a <tool_ca", "a <tool_ca"],
   "bare JSON": [LLAMA3, '{"name": "f", "parameters": {"a": {"b": 2}}}', "", 'f {"a": {"b": 2}}'],
   "several of bare JSON": [LLAMA3, SEVERAL, "", "f {}", "g {}"],
-  "JSON that is no call": [LLAMA3, '{"answer": 42}', '{"answer": 42}'],
+  "JSON that is not a call": [LLAMA3, '{"answer": 42}', '{"answer": 42}'],
   "text with JSON in it": [LLAMA3, 'See {"name": 1}', 'See {"name": 1}'],
   "a call with its type": [
     LLAMA3,

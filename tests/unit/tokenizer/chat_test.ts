@@ -46,7 +46,7 @@ Deno.test("line ends of a template are line feeds, those of messages stay", asyn
   );
 });
 
-Deno.test("the beginning of an answer ends a prompt as it is, whatever the template trims and adds", async () => {
+Deno.test("the prefix of an answer ends a prompt as it is, whatever the template trims and adds", async () => {
   const chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>" +
     "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
   const tokenizer = await open({ "tokenizer_config.json": { chat_template } });
@@ -58,11 +58,11 @@ Deno.test("the beginning of an answer ends a prompt as it is, whatever the templ
   );
 });
 
-Deno.test("a template that leaves out the beginning of an answer is refused", async () => {
+Deno.test("a template that leaves out the prefix of an answer is refused", async () => {
   const tokenizer = await open({ "chat_template.jinja": "{{ messages[0].content }}" });
   const begun = { role: "assistant", content: "Sure:" };
   const { message } = await userError(() => renderPrompt(tokenizer, [USER, begun]));
-  assertStringIncludes(message, "leaves out the beginning of an answer");
+  assertStringIncludes(message, "leaves out the prefix of an answer");
 });
 
 Deno.test("the template named default is taken; its file wins over the field", async () => {

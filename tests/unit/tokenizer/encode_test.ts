@@ -56,7 +56,7 @@ Deno.test("streamed text equals decoded text for random ids", async () => {
   const tokenizer = await openTokenizer(FIXTURE);
   const stream = new RandomStream(1, "ids");
   for (let i = 0; i < 300; i++) {
-    // Ids below 256 are single bytes: most of these are no valid UTF-8.
+    // Ids below 256 are single bytes: most of these are not valid UTF-8.
     const ids = Array.from({ length: 12 }, () => stream.integer(i % 2 === 0 ? 256 : 512));
     assertEquals(streamed(tokenizer, ids), tokenizer.decode(ids));
   }

@@ -57,11 +57,11 @@ Deno.test("a file without a tokenizer is told to become a folder with one", () =
     assertStringIncludes(hints.join(), "`parscale convert`");
   }));
 
-Deno.test("a beginning token that a converter took from Qwen's config.json is none of its tokenizer", () =>
+Deno.test("a BOS token that a converter took from Qwen's config.json is not one of its tokenizer", () =>
   withScratch(async (scratch) => {
     const path = `${scratch}/model.gguf`;
     await writeTinyFolder(`${scratch}/folder`, "llama");
-    const beginning = async (pre: string) => {
+    const bos = async (pre: string) => {
       const metadata: Record<string, Entry> = {
         "tokenizer.ggml.pre": ["string", pre],
         "tokenizer.ggml.bos_token_id": ["u32", 64],
@@ -69,7 +69,7 @@ Deno.test("a beginning token that a converter took from Qwen's config.json is no
       await writeGguf(path, `${scratch}/folder`, { metadata });
       return (await openTokenizer(path)).namedTokens.bos_token;
     };
-    assertEquals([await beginning("smollm"), await beginning("qwen2")], ["a", undefined]);
+    assertEquals([await bos("smollm"), await bos("qwen2")], ["a", undefined]);
   }));
 
 Deno.test("a file may have a template of its own for tools", () =>
@@ -85,7 +85,7 @@ Deno.test("a file may have a template of its own for tools", () =>
     assertEquals([chatTemplate, toolTemplate], ["plain", "{{ tools | length }} tools"]);
   }));
 
-Deno.test("beginning and end tokens frame texts as the file says", () =>
+Deno.test("BOS and EOS tokens frame texts as the file says", () =>
   withScratch(async (scratch) => {
     const folder = `${scratch}/folder`, path = `${scratch}/model.gguf`;
     await writeTinyFolder(folder, "llama");

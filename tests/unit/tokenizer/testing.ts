@@ -28,7 +28,7 @@ export async function qwenJson(): Promise<string | undefined> {
   }
 }
 
-/** Opens a tokenizer made of the files given; what is no text is written as JSON. */
+/** Opens a tokenizer made of the files given; other values are written as JSON. */
 export const openFiles = (files: Record<string, unknown>): Promise<Tokenizer> =>
   withScratch((folder) => {
     for (const [name, content] of Object.entries(files)) {

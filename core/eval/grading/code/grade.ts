@@ -4,7 +4,7 @@
  *
  * The sandbox knows inputs and returns results; expected values are compared here, in another process,
  * so a solution passes only by answering right. A task whose code needs a module that the sandbox's
- * Python lacks is `unavailable`, which is no pass but no silent fail either.
+ * Python lacks is `unavailable`, which neither passes nor fails in silence.
  */
 import type { End, Job, Outcome, Results, Sandbox } from "../../sandbox/job.ts";
 import { runAll, totalLimit } from "../../sandbox/job.ts";

@@ -5,7 +5,7 @@
  * read here, 1.0 would become 1 and long integers would lose digits.
  */
 
-/** The values of an object's keys, as text; undefined for a text that is no object. */
+/** The values of an object's keys, as text; undefined for any other text. */
 export function objectTexts(text: string): Map<string, string> | undefined {
   const parts = pieces(text, "{", "}");
   return parts && new Map(
@@ -16,7 +16,7 @@ export function objectTexts(text: string): Map<string, string> | undefined {
   );
 }
 
-/** The elements of an array, as text; undefined for a text that is no array. */
+/** The elements of an array, as text; undefined for any other text. */
 export function arrayTexts(text: string): string[] | undefined {
   return pieces(text, "[", "]");
 }

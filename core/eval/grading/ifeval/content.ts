@@ -1,7 +1,7 @@
 /**
  * Instructions about what a response contains, begins or ends with.
  *
- * A postscript need not stand at the beginning of a line or at the end of the text.
+ * A postscript need not stand at the start of a line or at the end of the text.
  */
 import { pythonRegex, strip } from "../../python/text.ts";
 import { checker, type Family } from "./checker.ts";

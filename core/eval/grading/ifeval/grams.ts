@@ -13,7 +13,7 @@ const MAIL_PATTERN = /[\-_.0-9A-Za-z]{1,64}@[\-_0-9A-Za-z]{1,255}[\-_.0-9A-Za-z]
 /** A Vietnamese vowel and its tone, typed separately. */
 const TONED_VOWEL = /[AEIOUYaeiouyÂÊÔâêôĂăƠơƯư][\u0300\u0301\u0303\u0309\u0323]/g;
 
-/** Of longer texts only the beginning is used. */
+/** Longer texts are truncated. */
 const LONGEST_TEXT = 10_000;
 
 const LONGEST_GRAM = 3;
@@ -89,7 +89,7 @@ const VARIANTS: Readonly<Record<string, string>> = {
   "\u06cc": "\u064a", // Farsi and Arabic yeh
 };
 
-/** The character that stands for this one: a blank for what is no letter. */
+/** The character that stands for this one: a blank for all but letters. */
 export function normalize(character: string, kanji: Classes): string {
   if (character <= "\x7f") return /^[A-Za-z]$/.test(character) ? character : " ";
   if ("\u00a0\u00ab\u00b0\u00bb".includes(character)) return " ";

@@ -84,7 +84,7 @@ function variantsOf(response: string): string[] {
 /**
  * Validates the columns `instruction_id_list` and `kwargs` of a row.
  * @param where the row, for messages
- * @throws {DataError} when they are no lists of one length, or an instruction is unknown or lacks
+ * @throws {DataError} when they are not lists of one length, or an instruction is unknown or lacks
  * an argument
  */
 export function requireInstructions(ids: unknown, kwargs: unknown, where: string): Instruction[] {

@@ -21,7 +21,7 @@ export interface PunktParameters {
   readonly writing: ReadonlyMap<string, number>;
 }
 
-/** A word in upper case at the beginning of a sentence, inside one, or unknown. */
+/** A word in upper case at the start of a sentence, inside one, or unknown. */
 const UPPER_BEGIN = 2, UPPER_MIDDLE = 4, UPPER_UNKNOWN = 8;
 /** The same in lower case. */
 const LOWER_BEGIN = 16, LOWER_MIDDLE = 32, LOWER_UNKNOWN = 64;
@@ -106,7 +106,7 @@ function* candidatesOf(text: string): Generator<Candidate> {
   if (before !== undefined) yield before.candidate;
 }
 
-/** The place of the last blank; 0 where there is none, or only at the beginning. */
+/** The place of the last blank; 0 where there is none, or only at the start. */
 function lastBlank(text: string): number {
   for (let i = text.length - 1; i > 0; i--) if (" \t\n\r\v\f".includes(text[i]!)) return i;
   return 0;

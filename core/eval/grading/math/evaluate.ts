@@ -1,7 +1,7 @@
 /**
  * Values of formulas, exact where they are fractions and in floating point otherwise.
  *
- * A value is undefined at a division by zero; an exact one also where it is no fraction, or too long to
+ * A value is undefined at a division by zero; an exact one also where it is irrational, or too long to
  * be worth computing.
  */
 import * as complex from "./complex.ts";

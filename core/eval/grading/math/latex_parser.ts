@@ -42,7 +42,7 @@ const LOGARITHMS = new Set(["\\log", "\\ln", "\\lg"]);
 /** Functions whose power −1 is the inverse. */
 const INVERTIBLE = /^(?:sin|cos|tan|csc|sec|cot|sinh|cosh|tanh)$/;
 
-/** Commands of the grammar that are no symbols, and closing ones, which begin nothing. */
+/** Commands of the grammar other than symbols, and closing ones, which begin nothing. */
 const NO_SYMBOLS = new Set([
   ...["\\infty", "\\int", "\\sum", "\\prod", "\\lim", "\\langle", "\\rangle", "\\mathit"],
   ...["\\to", "\\rightarrow", "\\Rightarrow", "\\longrightarrow", "\\Longrightarrow", "\\neq"],

@@ -40,7 +40,7 @@ export function tokenize(text: string): Token[] {
     const { space, command, digit, letter, mark } = pattern.exec(text)?.groups ?? {};
     if (space !== undefined) continue;
     if (command !== undefined) {
-      // Bars of a size are no absolute value to the reference, which cannot read them.
+      // The reference does not read sized bars as an absolute value, which cannot read them.
       if (/^\\(?:left|right)$/.test(command) && text[at + command.length] === "|") {
         throw new UnreadableFormula();
       }

@@ -3,7 +3,7 @@
  *
  * Data only; nothing is loaded here. Names are the exported ones, which the C headers
  * rename (`cuMemAlloc` is `cuMemAlloc_v2`). Handles and device addresses are `u64`: a device
- * address is no host pointer. Results of the functions come back through one-element typed arrays.
+ * address is not a host pointer. Results of the functions come back through one-element typed arrays.
  *
  * None is marked optional. The newest came with CUDA 12.0, the oldest that is supported; a function
  * newer than that has to be optional, or older drivers could not be opened.

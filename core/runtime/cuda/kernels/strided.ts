@@ -47,7 +47,7 @@ export function isElementwise(name: string): name is ElementwiseOp {
   return (OPS as readonly string[]).includes(name);
 }
 
-/** The way through a tensor: element i lies `first` + Σ i·stride behind its beginning. */
+/** The way through a tensor: element i lies at `first` + Σ i·stride. */
 export interface Walk {
   readonly strides: readonly number[];
   readonly first?: number;

@@ -50,7 +50,7 @@ export function webGpuTarget(elements: Elements): Target {
     ...CPU_TARGET.rules,
     ...PRIMITIVES,
     linear: linearRule(elements),
-    // bf16 is no type of the provider, so the table is cast when it is loaded.
+    // The provider lacks bf16, so the table is cast when it is loaded.
     embedding: embeddingRule(() => ({ form: "matrix", type: elements })),
     token_logprobs: tokenLogprobsRule({ hasLogSumExp: false }),
   };

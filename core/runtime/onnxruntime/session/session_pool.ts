@@ -25,9 +25,9 @@ export interface Ready {
   readonly program: Program;
   readonly lowered: Lowered;
   readonly weights: Weights;
-  /** True if it is one of several that run one after the other; see `chain.ts`. */
+  /** True for one of several programs that run one after the other; see `chain.ts`. */
   readonly isPart?: boolean;
-  /** True if it is for its sizes alone. */
+  /** Compiled for exactly these sizes. */
   readonly fixedSizes?: boolean;
 }
 

@@ -46,7 +46,7 @@ export function split(program: Program, stays: (node: Node) => boolean): Split {
 }
 
 /** The part on the processor, ready to run. */
-export interface HostPart {
+export interface CpuFallback {
   /** Results on the GPU, by the names under which the rest expects them. */
   readonly results: ReadonlyMap<string, GpuTensor>;
   /** Computes the results from the tensors that the whole program is run with. */
@@ -54,11 +54,11 @@ export interface HostPart {
 }
 
 /** Makes the part runnable; `allocate` gives it tensors for its results. */
-export async function compileHostPart(
+export async function compileFallback(
   program: Program,
   weights: Weights,
   allocate: (value: Value) => GpuTensor,
-): Promise<HostPart> {
+): Promise<CpuFallback> {
   const executable = await new ReferenceDevice("f32").compile(program, weights);
   const results = new Map([...program.outputs].map(([name, value]) => [name, allocate(value)]));
   const run = async (bindings: Bindings) => {

@@ -208,7 +208,7 @@ Deno.test("all 55 languages are there, and one letter stands for all of Hangul",
   assertEquals(tools.profiles.grams.has("한"), false);
 });
 
-Deno.test("rows that make no sense are refused by name", () => {
+Deno.test("bad rows are refused by name", () => {
   const words = "length_constraints:number_words", keywords = "keywords:existence";
   const comma = "punctuation:no_comma";
   const refused: [ids: unknown, kwargs: unknown, message?: string, hint?: string][] = [

@@ -20,9 +20,9 @@ export function kernelNamed(entry: string): Kernel {
 export function launchesOf(
   program: Program,
   dtype: ComputeType = "f32",
-  hasFixedWeights = false,
+  hasConstantWeights = false,
 ): KernelLaunch[] {
-  const { nodes } = lower(program, dtype, () => hasFixedWeights).program;
+  const { nodes } = lower(program, dtype, () => hasConstantWeights).program;
   return nodes.flatMap(({ attributes }) => (attributes as Step).launch ?? []);
 }
 
