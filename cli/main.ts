@@ -14,7 +14,7 @@ import { commonFlags, type Format } from "./framework/common.ts";
 import { MisuseError } from "./framework/misuse.ts";
 import { consumedAfter, parse, type ParsedArgs } from "./framework/parse.ts";
 import { suggestionHint } from "./framework/suggest.ts";
-import type { FlagTable } from "./framework/table.ts";
+import { type FlagTable, textsOf } from "./framework/table.ts";
 import type { ColorMode } from "./output/color.ts";
 import type { Invocation } from "./output/document.ts";
 import { exitCode } from "./output/exit_codes.ts";
@@ -190,6 +190,9 @@ async function runCommand(
     resolution = (await import("./input/shard.ts")).resolveShard(resolution, env);
   }
   const values = resolution.values as CommandValues<FlagTable>;
+  if (textsOf("output", table, values).length > 0) {
+    await (await import("./input/kept_inputs.ts")).keepInputs(command, values);
+  }
   const controller = new AbortController();
   const format = values.format as Format;
   const hasOwnOut = "out" in command.flags;

@@ -64,7 +64,7 @@ export const commonFlags = flagGroup("Common", {
     details: "One object per line, each written as soon as it is known.",
   },
   out: {
-    type: "path",
+    type: "output",
     letter: "o",
     placeholder: "PATH|-",
     summary: "Write the result to a file instead of stdout",

@@ -37,7 +37,7 @@ interface Entry {
 }
 
 /** Path of the journal of an output. */
-function pathOf(out: string): string {
+export function journalOf(out: string): string {
   return `${out}.partial`;
 }
 
@@ -57,7 +57,7 @@ export function checkJournal(
     if (resume) throw new UsageError("`--resume` needs `-o FILE`");
     return;
   }
-  const path = pathOf(out), isThere = exists(path);
+  const path = journalOf(out), isThere = exists(path);
   if (resume && !isThere) {
     throw new DataError(`nothing to resume: no such file "${path}"`, {
       hints: ["leave out --resume to begin"],
@@ -87,7 +87,7 @@ export class Journal implements Disposable {
    * @throws {UsageError} as of `checkJournal`, and for a journal of other flags
    */
   constructor({ out, identity, resume, overwrite }: JournalOptions) {
-    this.path = pathOf(out);
+    this.path = journalOf(out);
     checkJournal({ out, resume, overwrite });
     if (resume) this.#read(orWriteError(this.path, () => Deno.readFileSync(this.path)), identity);
     this.#file = open(this.path);

@@ -11,10 +11,10 @@ import type { QuantizedFormat } from "../base/quantize.ts";
 import { countParameters, elementCount, EMBEDDING, linearSpecs } from "../model/parameters.ts";
 import { startBackboneHash } from "./backbone.ts";
 import type { ConversionReport, ConversionRun } from "./convert.ts";
-import { writeFolder } from "./folder.ts";
+import { requireFreeTarget, writeFolder } from "./folder.ts";
 import { type Checkpoint, CONFIG_FILE, openCheckpoint, type StoredTensor } from "./open.ts";
 import { CARD_FILE, modelCard } from "./model_card.ts";
-import { checkTarget, type ConversionOptions } from "./plan_conversion.ts";
+import type { ConversionOptions } from "./plan_conversion.ts";
 import { QUANTIZATION_KEY, quantizationJson } from "./quantization.ts";
 import { Quantizer } from "./quantizer.ts";
 import { finitePart } from "./read.ts";
@@ -46,7 +46,7 @@ export interface QuantizationPlan {
 /** Checks what is asked for; writes nothing and reads no weights. */
 export async function planQuantization(options: QuantizationOptions): Promise<QuantizationPlan> {
   const source = await openCheckpoint(options.model, { purpose: "`convert`" });
-  await checkTarget(options);
+  await requireFreeTarget(options.out, options.overwrite ? "checkpoint" : undefined);
   const matrices = linearSpecs(source.config).map(({ name }) => source.tensors.get(name)!);
   const quantizer = new Quantizer(matrices, options.format);
   const tensors = [...quantizer.tensors, ...otherTensors(source)];

@@ -22,6 +22,7 @@ const taskFlags = flagGroup("Tasks", {
   },
   data: {
     type: "path",
+    sharesFolder: true,
     placeholder: "DIR|FILE",
     defaultText: "fetched from where they are published",
     summary: "Folder with one folder per benchmark, or a file for one task",
@@ -131,7 +132,7 @@ const decodingFlags = flagGroup("Decoding", {
 
 const resultFlags = flagGroup("Result", {
   out: {
-    type: "path",
+    type: "output",
     letter: "o",
     placeholder: "FOLDER",
     defaultText: "nothing is kept",

@@ -1,7 +1,7 @@
 /** From the flags of `parscale eval` to one of its tasks: evaluate, score, list, show, fetch or merge. */
 import { join } from "node:path";
 import { UsageError } from "../../../core/base/errors.ts";
-import { liesIn, statIfExists } from "../../../core/base/files.ts";
+import { statIfExists } from "../../../core/base/files.ts";
 import { shotsOf } from "../../../core/eval/harness/documents.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import { isCode, type Task } from "../../../core/eval/harness/task.ts";
@@ -158,12 +158,6 @@ async function scorePlan(values: EvalValues, samples: string): Promise<ScorePlan
   if ((await statIfExists(samples))?.isDirectory) {
     throw new UsageError(`"${samples}" is a folder, not a file`, {
       hints: [`did you mean ${formatFlag("score", join(samples, "samples.jsonl"))}?`],
-    });
-  }
-  const { out } = values;
-  if (out !== undefined && await liesIn(samples, out)) {
-    throw new UsageError(`"${out}" holds the samples that are scored`, {
-      hints: ["choose another `--out` for the scores"],
     });
   }
   const tasks = selectTasks(values.tasks);

@@ -155,7 +155,7 @@ export const trainingFlags = flagGroup("Training", {
 
 export const runFlags = flagGroup("Run", {
   out: {
-    type: "path",
+    type: "output",
     default: "run",
     letter: "o",
     group: "Run",

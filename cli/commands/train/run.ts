@@ -27,7 +27,7 @@ import { Report } from "../../output/report.ts";
 import type { EndingSignal } from "../../output/signals.ts";
 import { type Ranks, withRanks } from "../../ranks/ranks.ts";
 import type { Extension, TrainPlan } from "./plan.ts";
-import { type PreparedRun, prepareRun, requireMemory, requireOutside } from "./prepare.ts";
+import { type PreparedRun, prepareRun, requireMemory } from "./prepare.ts";
 import { metricsRow, progressLine, RunWatch, writeCard } from "./show.ts";
 
 export { plan } from "./plan.ts";
@@ -72,7 +72,6 @@ async function claimFolder(
   }
   await requireNoRun(out, overwrite);
   return async (run) => {
-    await requireOutside(run, plan);
     const folder = opened.use(await RunFolder.create(out, overwrite));
     await folder.writeConfig(await configOf(run, plan, invocation));
     return folder;
