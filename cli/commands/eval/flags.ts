@@ -156,8 +156,8 @@ const resultFlags = flagGroup("Result", {
     type: "switch",
     configurable: false,
     requires: ["out"],
-    summary: "Resume the evaluation in --out; fail if there is none",
-    details: "Without it, --out resumes an evaluation that exists and starts one otherwise.",
+    summary: "Resume the evaluation in --out, or start one",
+    details: "So does --out without it; one that is complete is shown and stays as it is.",
   },
   "predict-only": {
     type: "switch",

@@ -31,7 +31,6 @@ export interface ScoringPlan extends
     EvalValues,
     | "out"
     | "overwrite"
-    | "resume"
     | "logFormat"
     | "allowCodeExecution"
     | "sandbox"
@@ -202,11 +201,11 @@ function modelOf({ model, ...values }: EvalValues): ModelPlan | undefined {
 }
 
 function scoringPlan(values: EvalValues, tasks: readonly Task[]): ScoringPlan {
-  const { out, overwrite, resume, logFormat, preset } = values;
+  const { out, overwrite, logFormat, preset } = values;
   const { allowCodeExecution, sandbox, sanitize } = values;
   const bounds = parseBounds(values.failUnder, tasks);
   return {
-    ...{ out, overwrite, resume, logFormat, preset, bounds },
+    ...{ out, overwrite, logFormat, preset, bounds },
     ...{ allowCodeExecution, sandbox, sanitize },
   };
 }

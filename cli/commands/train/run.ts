@@ -111,7 +111,7 @@ async function trainInto(
     ? new EventWriter(`${folder.path}/tensorboard`)
     : undefined;
   const total = run.loop.schedule.steps;
-  if (total <= start.step) io.note(`nothing to do: all ${start.step} steps are done`);
+  if (total <= start.step) io.note(`"${out}" is complete: all ${start.step} steps are done`);
   const watch = new RunWatch(io, run);
   let last: StepReport | undefined;
   let startLoss: number | undefined;
