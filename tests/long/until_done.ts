@@ -6,7 +6,7 @@ import { Draws } from "./fuzzing.ts";
 /** Kills of one command; PARSCALE_KILLS sets another number. */
 export const KILLS = Number(Deno.env.get("PARSCALE_KILLS") ?? 8);
 
-/** Where and how long a command runs, and what is checked after each kill. */
+/** Place and length of the runs, and checks after each kill. */
 export interface LoopOptions {
   readonly cwd: string;
   readonly env?: Readonly<Record<string, string>>;
