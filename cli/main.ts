@@ -10,11 +10,11 @@ import {
   flagsOf,
 } from "./framework/command.ts";
 import { commands } from "./commands/mod.ts";
-import { commonFlags, type Format } from "./framework/common.ts";
+import { commonFlags, type Format, rowFlags } from "./framework/common.ts";
 import { MisuseError } from "./framework/misuse.ts";
 import { consumedAfter, parse, type ParsedArgs } from "./framework/parse.ts";
 import { suggestionHint } from "./framework/suggest.ts";
-import type { FlagTable } from "./framework/table.ts";
+import { type AllValues, type FlagTable, textsOf } from "./framework/table.ts";
 import type { ColorMode } from "./output/color.ts";
 import type { Invocation } from "./output/document.ts";
 import { exitCode } from "./output/exit_codes.ts";
@@ -190,8 +190,12 @@ async function runCommand(
     resolution = (await import("./input/shard.ts")).resolveShard(resolution, env);
   }
   const values = resolution.values as CommandValues<FlagTable>;
+  if (textsOf("output", table, values).length > 0) {
+    await (await import("./input/kept_inputs.ts")).keepInputs(command, values);
+  }
   const controller = new AbortController();
   const format = values.format as Format;
+  const resumesRows = table.resume === rowFlags.resume && values.resume as boolean;
   const hasOwnOut = "out" in command.flags;
   const toStdout = hasOwnOut || values.out === undefined || values.out === "-";
   frame.io = frame.io.with({
@@ -211,7 +215,8 @@ async function runCommand(
     startedMs,
     format,
     out: toStdout ? undefined : values.out as string,
-    overwrite: values.overwrite as boolean,
+    // The result of a run that is resumed may have its name already.
+    overwrite: values.overwrite as boolean || resumesRows,
     config: resolution.config,
     origins: resolution.origins,
   };
@@ -227,6 +232,7 @@ async function runCommand(
     showPlan(frame.io, invocation, table, text);
     return exitCode("done");
   }
+  if (resumesRows && await isComplete(values, frame.io)) return exitCode("done");
   const { savesOnInterrupt: saves } = command;
   const catches = typeof saves === "function" ? saves(values) : saves;
   const release = catches ? await interruptOnSignals(controller) : () => {};
@@ -241,6 +247,15 @@ async function runCommand(
     release();
     await endNativeCalls();
   }
+}
+
+/** Returns, and says, whether `--resume` finds nothing left to do. */
+async function isComplete(values: AllValues, io: Io): Promise<boolean> {
+  const { isComplete } = await import("./output/journal.ts");
+  const { out, overwrite } = values as { out: string | undefined; overwrite: boolean };
+  const found = isComplete({ out, overwrite });
+  if (found) io.note(`"${out}" is complete`);
+  return found;
 }
 
 /** A thread inside a library must not be there when the process ends. */

@@ -64,7 +64,7 @@ export const commonFlags = flagGroup("Common", {
     details: "One object per line, each written as soon as it is known.",
   },
   out: {
-    type: "path",
+    type: "output",
     letter: "o",
     placeholder: "PATH|-",
     summary: "Write the result to a file instead of stdout",
@@ -121,10 +121,12 @@ export const rowFlags = flagGroup("Result", {
   resume: {
     type: "switch",
     configurable: false,
-    summary: "Resume the interrupted run of --out",
+    summary: "Resume the interrupted run of --out, or start one",
     details:
       "While rows are computed, those that are finished are kept in FILE.partial. The same " +
-      "command with --resume computes the others; the result is that of an unbroken run.",
+      "command with --resume computes the others; the result is that of an unbroken run. Where " +
+      "the result is complete, nothing is done, so that the command can be repeated until it exits " +
+      "with 0.",
   },
   echo: {
     type: "switch",

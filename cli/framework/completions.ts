@@ -41,13 +41,11 @@ function wordsOf(command: Command): CommandWords {
       summary: flag.summary,
       kind: !takesValue(flag)
         ? "none"
-        : flag.type === "path"
+        : choices.length > 0
+        ? isList(flag) ? "list" : "choice"
+        : flag.type === "path" || flag.type === "output"
         ? "path"
-        : choices.length === 0
-        ? "text"
-        : isList(flag)
-        ? "list"
-        : "choice",
+        : "text",
       choices,
     };
   });

@@ -30,6 +30,8 @@ interface FlagBase {
   readonly conflictsWith?: readonly string[];
   /** Flags of which one must be set for this one to have an effect; otherwise a warning says so. */
   readonly onlyWith?: readonly string[];
+  /** Only files of known names are read from the folder, so that an output may lie beside them. */
+  readonly sharesFolder?: true;
   /** `false`: belongs to one invocation, so neither environment nor configuration may set it. */
   readonly configurable?: false;
 }
@@ -50,9 +52,12 @@ export interface Range {
   readonly below?: number;
 }
 
-/** Free text or a path; `-` as a path is stdin or stdout. */
+/** Type of a flag with text: a `path` is read and an `output` written, and `-` is stdin or stdout. */
+type TextType = "string" | "path" | "output";
+
+/** Free text or a path. */
 export interface TextFlag extends FlagBase, ListOption {
-  readonly type: "string" | "path";
+  readonly type: TextType;
   readonly default?: string | readonly string[];
 }
 
@@ -108,7 +113,7 @@ type CamelCase<S extends string> = S extends `${infer Head}-${infer Tail}`
   : S;
 
 type Scalar<F> = F extends { type: "choice"; choices: readonly (infer C)[] } ? C
-  : F extends { type: "string" | "path" } ? string
+  : F extends { type: TextType } ? string
   : number;
 
 type Value<F> = F extends { type: "switch" } ? boolean
@@ -130,6 +135,22 @@ export type ConfigValue = string | number | boolean | null | readonly (string | 
 /** `max-tokens` → `maxTokens`. */
 export function camelCase(name: string): string {
   return name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+/** Values of any table by camelCase name, with the positional arguments under `arguments`. */
+export type AllValues = Readonly<Record<string, unknown>>;
+
+/** A text that a flag was given. */
+export interface FlagText {
+  readonly flag: string;
+  readonly text: string;
+}
+
+/** Returns the texts of all flags of a type; a list has several. */
+export function textsOf(type: TextType, table: FlagTable, values: AllValues): FlagText[] {
+  return Object.keys(table).filter((name) => table[name]!.type === type).flatMap((flag) =>
+    [values[camelCase(flag)] ?? []].flat().map((text) => ({ flag, text: String(text) }))
+  );
 }
 
 /** `--name value` as it is typed, in backticks; an argument, whose name is in capitals, as it is. */
@@ -170,6 +191,7 @@ export function isList(flag: Flag): boolean {
 const PLACEHOLDERS = {
   string: "TEXT",
   path: "PATH",
+  output: "PATH",
   int: "N",
   number: "X",
   size: "SIZE",

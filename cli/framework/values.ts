@@ -134,6 +134,7 @@ export function describeExpected(flag: Flag): string {
     case "string":
       return "text";
     case "path":
+    case "output":
       return "a path";
     case "choice":
       return flag.choices.length === 1 ? flag.choices[0]! : `one of ${flag.choices.join(", ")}`;
@@ -167,6 +168,7 @@ function readText(flag: Flag, text: string): (string | number | boolean)[] {
   switch (flag.type) {
     case "string":
     case "path":
+    case "output":
       return text === "" ? [] : [text];
     case "choice":
       return flag.choices.includes(text) ? [text] : [];

@@ -46,7 +46,7 @@ export const modelArgument = {
 
 /** Adapters by name, for commands that keep several over one backbone. */
 export const namedAdapterFlag = {
-  type: "string",
+  type: "path",
   list: "repeat",
   placeholder: "NAME=PATH",
   group: "Model",

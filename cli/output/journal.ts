@@ -37,36 +37,40 @@ interface Entry {
 }
 
 /** Path of the journal of an output. */
-function pathOf(out: string): string {
+export function journalOf(out: string): string {
   return `${out}.partial`;
 }
 
+/** Treatment of what an output and its journal hold. */
+type Found = Pick<JournalOptions, "resume" | "overwrite"> & { readonly out: string | undefined };
+
 /**
- * Checks that there is a journal where one is resumed, and none where it would be lost.
- * @throws {UsageError} for a journal that is neither resumed nor overwritten, and without a file
- * @throws {DataError} for no journal where one is to be resumed
+ * Returns whether there are rows to continue with; without any, `--resume` begins.
+ * @throws {UsageError} for rows that are neither resumed nor overwritten, and to resume without a file
  */
-export function checkJournal(
-  { out, resume, overwrite }: {
-    readonly out: string | undefined;
-    readonly resume: boolean;
-    readonly overwrite: boolean;
-  },
-): void {
+export function checkJournal({ out, resume, overwrite }: Found): boolean {
   if (!keepsRows(out)) {
     if (resume) throw new UsageError("`--resume` needs `-o FILE`");
-    return;
+    return false;
   }
-  const path = pathOf(out), isThere = exists(path);
-  if (resume && !isThere) {
-    throw new DataError(`nothing to resume: no such file "${path}"`, {
-      hints: ["leave out --resume to begin"],
-    });
-  }
-  if (isThere && !resume && !overwrite) {
+  const path = journalOf(out), isBegun = holdsRows(path);
+  if (isBegun && !resume && !overwrite) {
     const hint = "pass --resume to continue, or --overwrite to begin again";
     throw new UsageError(`"${path}" holds rows of an interrupted run`, { hints: [hint] });
   }
+  return resume && isBegun;
+}
+
+/** Returns whether an interrupted run has kept a row: there is more than its first line. */
+function holdsRows(path: string): boolean {
+  if (!exists(path)) return false;
+  const bytes = orWriteError(path, () => Deno.readFileSync(path));
+  return bytes.indexOf(10, bytes.indexOf(10) + 1) > 0;
+}
+
+/** Returns whether nothing is left to resume: the result is there, and no rows of another run. */
+export function isComplete({ out, overwrite }: Omit<Found, "resume">): boolean {
+  return !overwrite && keepsRows(out) && exists(out) && !holdsRows(journalOf(out));
 }
 
 /** Returns whether a command can keep rows: `-o` names a file, not stdout or a device. */
@@ -87,9 +91,10 @@ export class Journal implements Disposable {
    * @throws {UsageError} as of `checkJournal`, and for a journal of other flags
    */
   constructor({ out, identity, resume, overwrite }: JournalOptions) {
-    this.path = pathOf(out);
-    checkJournal({ out, resume, overwrite });
-    if (resume) this.#read(orWriteError(this.path, () => Deno.readFileSync(this.path)), identity);
+    this.path = journalOf(out);
+    if (checkJournal({ out, resume, overwrite })) {
+      this.#read(orWriteError(this.path, () => Deno.readFileSync(this.path)), identity);
+    }
     this.#file = open(this.path);
     if (this.#length === 0) this.#append(toJson({ schema: SCHEMA, ...identity }) + "\n");
     this.#file.truncateSync(this.#length);

@@ -5,7 +5,7 @@
  * target may be replaced is asked at the start, before anything is computed. Devices and pipes are
  * written to as they are.
  */
-import { basename, dirname, join, resolve, sep } from "node:path";
+import { basename, dirname, join, sep } from "node:path";
 import { UsageError } from "../../core/base/errors.ts";
 import { renameSync } from "../../core/base/platform/rename.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
@@ -186,18 +186,16 @@ export interface Figure extends Disposable {
   write(text: string): void;
 }
 
-/** Refuses stdout for a figure, a file that exists, and the file of the result. */
+/** Refuses stdout for a figure, and a file that exists. */
 export function checkFigure(
   path: string | undefined,
-  { out, overwrite }: Pick<Invocation, "out" | "overwrite">,
+  { overwrite }: Pick<Invocation, "overwrite">,
 ): void {
   if (path === undefined) return;
   if (path === "-") {
     throw new UsageError("a figure cannot be written to stdout", { hints: ["name a file for it"] });
   }
   checkTarget(path, overwrite);
-  if (out === undefined || resolve(path) !== resolve(out) || isDevice(path)) return;
-  throw new UsageError(`two outputs are to be written to "${path}"`);
 }
 
 /** Opens the file of a figure, if one is asked for and `checkFigure` has passed it. */

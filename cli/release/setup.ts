@@ -21,7 +21,7 @@ const command = defineCommand({
   },
   flags: {
     folder: {
-      type: "path",
+      type: "output",
       placeholder: "FOLDER",
       defaultText: "~/.local/bin",
       summary: "Folder of the launcher",

@@ -64,7 +64,7 @@ export async function requireVersion(
 /** The flag that names what a tool makes, in place of `defaultText`. */
 export function outFlag(defaultText: string, summary: string) {
   return {
-    type: "path",
+    type: "output",
     letter: "o",
     configurable: false,
     defaultText,

@@ -66,8 +66,11 @@ function csvRows(text: string, name: string): Row[] {
 }
 
 function csvCells(text: string, name: string): string[][] {
+  const [head = ""] = text.split("\n", 1);
+  const separator = [",", ";", "\t"].find((one) => head.includes(one)) ?? ",";
   try {
-    return parseCsv(text, { trimLeadingSpace: true, fieldsPerRecord: 0 }) as string[][];
+    const options = { separator, trimLeadingSpace: separator !== "\t", fieldsPerRecord: 0 };
+    return parseCsv(text, options) as string[][];
   } catch (cause) {
     throw new DataError(`${name} is not valid CSV: ${(cause as Error).message}`);
   }
@@ -92,11 +95,16 @@ function toObservation(row: Row, at: string): Observation {
     const wanted = `a positive ${field === "p" ? "whole " : ""}number`;
     if (column === undefined) {
       throw new DataError(`${at} has no ${name}, expected ${wanted}`, {
-        hints: ["columns are n_params, streams and loss, in CSV between commas"],
+        hints: [
+          "columns are n_params, streams and loss, in CSV between commas, semicolons or tabs",
+        ],
       });
     }
     const shown = typeof found === "number" ? found : JSON.stringify(found);
-    throw new DataError(`${at} has ${name} ${shown}, expected ${wanted}`);
+    const hasComma = typeof found === "string" && /^\d+,\d+$/.test(found);
+    throw new DataError(`${at} has ${name} ${shown}, expected ${wanted}`, {
+      hints: hasComma ? [`write ${found.replace(",", ".")} or ${found.replace(",", "")}`] : [],
+    });
   };
   return { n: value("n"), p: value("p"), loss: value("loss") };
 }

@@ -193,12 +193,6 @@ function kindOf({ isFifo, isSocket, isCharDevice, isBlockDevice }: Deno.FileInfo
   return isCharDevice || isBlockDevice ? "a device" : "special";
 }
 
-/** Returns whether a path is a folder or lies in it, as the system knows both. */
-export async function liesIn(path: string, folder: string): Promise<boolean> {
-  const inner = await realPath(path), outer = await realPath(folder);
-  return inner === outer || inner.startsWith(`${outer}/`);
-}
-
 /** The path as the system knows it; one that leads nowhere stays as it is. */
 export function realPath(path: string): Promise<string> {
   return Deno.realPath(path).catch(() => path);

@@ -164,7 +164,12 @@ function refuseContradictions(
   if (!config.tieWordEmbeddings && !hasHead && found.size > 0) {
     throw new DataError(
       `"${directory}" has no tensor lm_head.weight, and tie_word_embeddings is false`,
-      { hints: ["set tie_word_embeddings to true in config.json if the tables are shared"] },
+      {
+        hints: [
+          "set tie_word_embeddings to true in config.json if the tables are shared",
+          "or save the model by AutoModelForCausalLM of transformers; AutoModel leaves the head out",
+        ],
+      },
     );
   }
 }

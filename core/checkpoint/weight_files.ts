@@ -10,8 +10,19 @@ import { type HeaderEntry, readHeader } from "./safetensors.ts";
 /** A header entry and the file it is from; an encoded tensor has the bytes of its elements. */
 export type FoundTensor = HeaderEntry & { readonly path: string; readonly encoding?: Encoding };
 
-/** All tensors in the folder's weight files by name. A single file wins over an index. */
+/**
+ * All tensors in the folder's weight files by name. Those of a model without its head, as `AutoModel` of
+ * transformers saves it, get the prefix that they have under a head.
+ */
 export async function findTensors(directory: string): Promise<Map<string, FoundTensor>> {
+  const found = await readTensors(directory);
+  if (!found.has("embed_tokens.weight")) return found;
+  const renamed = found.values().map((tensor) => ({ ...tensor, name: `model.${tensor.name}` }));
+  return new Map(renamed.map((tensor) => [tensor.name, tensor]));
+}
+
+/** A single file wins over an index. */
+async function readTensors(directory: string): Promise<Map<string, FoundTensor>> {
   if (await statIfExists(`${directory}/${WEIGHTS_FILE}`)) {
     return readTensorFile(`${directory}/${WEIGHTS_FILE}`);
   }

@@ -8,7 +8,7 @@ import { introducedValues } from "../model/init.ts";
 import { type Aggregator, isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { configToJson } from "../checkpoint/config.ts";
-import { liesIn, statIfExists } from "../base/files.ts";
+import { statIfExists } from "../base/files.ts";
 import { requireFreeTarget } from "../folder/folder.ts";
 import { isGgufName } from "../base/companions.ts";
 import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
@@ -76,7 +76,7 @@ export async function planConversion(asked: ConversionOptions): Promise<Conversi
   }
   const source = await openCheckpoint(options.model, { adapter, purpose: "`convert`" });
   if (!merge) checkSource(options, source);
-  await checkTarget(options);
+  await requireFreeTarget(options.out, options.overwrite ? "checkpoint" : undefined);
   const dtype = options.dtype ?? (options.introducedOnly ? undefined : dtypeOfCodes(source));
   const typed = { ...options, dtype };
   const model = merge ? mergeModel(typed, source) : convertedModel(typed, source);
@@ -186,23 +186,6 @@ function checkSource(options: ConversionOptions, source: Checkpoint): void {
   if (options.hfCode !== undefined && family !== "qwen2") {
     throw new UsageError(
       `\`--hf-code\` needs a qwen2 model, and "${options.model}" is a ${family} model`,
-    );
-  }
-}
-
-/** The target must be free, and must neither hold nor be the source. */
-export async function checkTarget(
-  { model, adapter, out, overwrite }: Pick<
-    ConversionOptions,
-    "model" | "adapter" | "out" | "overwrite"
-  >,
-): Promise<void> {
-  await requireFreeTarget(out, overwrite ? "checkpoint" : undefined);
-  for (const source of [model, adapter]) {
-    if (source === undefined || !await liesIn(source, out)) continue;
-    throw new UsageError(
-      `"${out}" holds the model to convert`,
-      { hints: ["choose another `--out`"] },
     );
   }
 }

@@ -11,7 +11,7 @@ import type { QuantizedFormat } from "../quant/codes.ts";
 import { countParameters, elementCount, EMBEDDING, linearSpecs } from "../model/parameters.ts";
 import { startBackboneHash } from "../checkpoint/backbone.ts";
 import type { ConversionReport, ConversionRun } from "./convert.ts";
-import { writeFolder } from "../folder/folder.ts";
+import { requireFreeTarget, writeFolder } from "../folder/folder.ts";
 import {
   type Checkpoint,
   CONFIG_FILE,
@@ -19,7 +19,7 @@ import {
   type StoredTensor,
 } from "../checkpoint/open.ts";
 import { CARD_FILE, modelCard } from "./model_card.ts";
-import { checkTarget, type ConversionOptions } from "./plan.ts";
+import type { ConversionOptions } from "./plan.ts";
 import { QUANTIZATION_KEY, quantizationJson } from "../checkpoint/quantization.ts";
 import { Quantizer } from "../checkpoint/quantizer.ts";
 import { finitePart } from "../checkpoint/read.ts";
@@ -51,7 +51,7 @@ export interface QuantizationPlan {
 /** Checks what is asked for; writes nothing and reads no weights. */
 export async function planQuantization(options: QuantizationOptions): Promise<QuantizationPlan> {
   const source = await openCheckpoint(options.model, { purpose: "`convert`" });
-  await checkTarget(options);
+  await requireFreeTarget(options.out, options.overwrite ? "checkpoint" : undefined);
   const matrices = linearSpecs(source.config).map(({ name }) => source.tensors.get(name)!);
   const quantizer = new Quantizer(matrices, options.format);
   const tensors = [...quantizer.tensors, ...otherTensors(source)];

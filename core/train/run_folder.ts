@@ -135,12 +135,14 @@ export class RunFolder implements Disposable {
   async truncateMetrics(step: number): Promise<void> {
     const path = join(this.path, METRICS);
     if (!await statIfExists(path)) return;
-    const kept = (await readRegularText(path)).split("\n").filter((line) => {
+    const text = await readRegularText(path);
+    const kept = text.split("\n").filter((line) => {
       const row = jsonValue(line);
       return isObject(row) && Number(row.step) <= step;
-    });
+    }).map((line) => line + "\n").join("");
+    if (kept === text) return;
     const partial = join(this.path, `.${METRICS}`);
-    await Deno.writeTextFile(partial, kept.map((line) => line + "\n").join(""));
+    await Deno.writeTextFile(partial, kept);
     await rename(partial, path);
   }
 
@@ -174,7 +176,7 @@ export async function readRunConfig(path: string): Promise<JsonObject> {
 async function requireRun(path: string): Promise<void> {
   if (await statIfExists(join(path, CONFIG))) return;
   throw new DataError(`"${path}" holds no training run: it has no ${CONFIG}`, {
-    hints: ["leave out `--resume` to start a new run"],
+    hints: ["pass `--data` and `--model` to start one"],
   });
 }
 
@@ -194,7 +196,10 @@ export async function requireNoRun(path: string, overwrite: boolean): Promise<vo
   const hasStep = await statIfExists(join(path, METRICS)) !== undefined ||
     await statIfExists(join(path, LAST_FILE)) !== undefined;
   for await (const { name } of Deno.readDir(path)) {
-    if (name === LOCK_FILE || name === CONFIG && !hasStep && await isRunConfig(path)) continue;
+    if (name === LOCK_FILE) continue;
+    const isEarly = name === `.${CONFIG}` ||
+      name === CONFIG && await isRunConfig(path);
+    if (isEarly && !hasStep) continue;
     throw new UsageError(`"${path}" already exists`, {
       hints: ["pass `--resume` or `--overwrite`, or choose another `--out`"],
     });

@@ -123,7 +123,7 @@ Deno.test("an adapter over its backbone is the converted model to the last digit
       assertEquals(await rows(over), await rows("--model full"));
     }
     const merge = await runParscale(`convert ${over} --merge --out adapter --overwrite`, { cwd });
-    assertFailed(merge, 2, 'error: "adapter" holds the model to convert\n');
+    assertFailed(merge, 2, 'error: "adapter" is an input of this command\n');
   }));
 
 Deno.test("streams without prefix tokens score as the plain model does", () =>

@@ -335,3 +335,12 @@ Deno.test("cost needs config.json alone, and takes it from the hub or from an ea
     // Nothing else of that model is there, so other commands still fetch what they need.
     inspected(await run(INSPECT));
   }));
+
+Deno.test("an output over weights that were downloaded is refused, and they stay", () =>
+  withHub(async (_, cwd, run) => {
+    assertEquals((await run(PLAIN)).code, 0);
+    const blob = `${cacheOf(cwd)}/blobs/${hash(WEIGHTS)}`, { size } = Deno.statSync(blob);
+    const refused = await run(`${PLAIN} --overwrite -o ${blob}`);
+    assertFailed(refused, 2, `error: "${blob}" lies in the input "${cwd}/home/hub"\n`);
+    assertEquals(Deno.statSync(blob).size, size);
+  }));

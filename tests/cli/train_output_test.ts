@@ -199,7 +199,7 @@ Deno.test("the command of a run continues it with --resume added; its card tells
     assertStringIncludes(anew.stderr, "the prefixes of the checkpoint are started anew");
     const before = await place.weights("run");
     const again = await place.train(`${line} --resume --json`);
-    assertEquals([again.code, again.stderr], [0, "nothing to do: all 1 steps are done\n"]);
+    assertEquals([again.code, again.stderr], [0, '"run" is complete: all 1 steps are done\n']);
     assertEquals(JSON.parse(again.stdout).results.steps, 1);
     assertEquals(await place.weights("run"), before);
   }));

@@ -96,18 +96,18 @@ Deno.test("--overwrite never removes the model, adapter or config the run starts
     await place.trained(`--model p2 ${ROWS} --steps 1 --out full`);
     const introduced = "--model p1 --streams 2 --train-params introduced";
     await place.trained(`${introduced} ${ROWS} --steps 1 --out peft`);
-    const first = "full/checkpoint-000001", start = "holds the model to start from";
+    const first = "full/checkpoint-000001", start = "is an input of this command";
+    const holds = (path: string) => `holds the input "${path}"`;
     const scratch = `--init scratch --config-from ${first}`;
-    const other = 'holds "README.md", which is not part of a training run: it is not replaced';
     for (
       const [line, out, reason] of [
         ["--model full", "full", start],
-        [`--model ./${first}`, "full", start],
-        ["--model full", first, other],
+        [`--model ./${first}`, "full", holds(`./${first}`)],
+        ["--model full", first, 'lies in the input "full"'],
         ["--model peft", "peft", start],
         ["--model p1 --adapter peft", "peft", start],
-        [scratch, "full", start],
-        [`${scratch}/config.json`, "full", start],
+        [scratch, "full", holds(first)],
+        [`${scratch}/config.json`, "full", holds(`${first}/config.json`)],
       ] as const
     ) {
       const found = await place.train(`${line} ${ROWS} --steps 1 --overwrite --out ${out}`);

@@ -25,6 +25,11 @@ Deno.test("programs are sanitised as the goldens say", async () => {
   for (const { entry_point, solution, sanitized } of comments) {
     assertEquals(await grader.sanitize(solution, entry_point), sanitized, solution);
   }
+  // Indents, blank lines and parentheses, and random programs.
+  const programs = fixtureRows("golden/eval/cases_sanitize_programs.jsonl");
+  for (const { entry_point, solution, sanitized, note } of programs) {
+    assertEquals(await grader.sanitize(solution, entry_point), sanitized, `${note}: ${solution}`);
+  }
   assertEquals(await grader.sanitize("", "f"), "");
   assertEquals(await grader.sanitize("a, b = c\nx.y = c\nf = c", "f"), "a, b = c\nf = c");
   // A text on which the parser gives up still comes back.

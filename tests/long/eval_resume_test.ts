@@ -108,7 +108,6 @@ Deno.test("a folder of another evaluation is refused, and replaced only when tol
     await Deno.mkdir(`${cwd}/mine`);
     await Deno.writeTextFile(`${cwd}/mine/notes`, "");
     assertEquals((await run("mine")).code, 2);
-    assertEquals((await run("x --resume")).code, 3);
   }));
 
 const GSM8K = `eval --tasks gsm8k --shots 0 --data ${DATA} --score - --json`;

@@ -138,8 +138,10 @@ core/analysis/fit.ts by unit/analysis/fit_golden_test.ts
 core/eval/grading/code/comparison.ts by unit/eval/grading/code_test.ts
   lists of other lengths are close:  && lengthOf(actual) === lengthOf(expected) &&\n → &&\n
 
-cli/output/sink.ts by cli/refusals_test.ts
-  two outputs of one file: resolve(path) !== resolve(out) → true
+cli/input/kept_inputs.ts by unit/cli/kept_inputs_test.ts
+  two outputs of one file: places.lastIndexOf(places[i]!) > i → false
+  an output in a model: !isShared && foldersOf(output).has(own) → false
+  links to weights: replaced.has(key) → false
 
 cli/output/row_writer.ts by unit/cli/row_writer_test.ts
   exit code 0 when a row failed: this.#failed > 0 ? 1 : 0 → 0

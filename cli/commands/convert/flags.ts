@@ -38,7 +38,7 @@ export const command = defineCommand({
         "that transformers opens; with --streams it is kept, under an adapter.",
     },
     out: {
-      type: "path",
+      type: "output",
       letter: "o",
       group: "Conversion",
       defaultText: "the model's name and what is made of it, such as qwen-p4 or qwen-q4",

@@ -16,7 +16,7 @@ const sizeFlag = {
 
 const modelFlags = flagGroup("Model", {
   model: {
-    type: "string",
+    type: "path",
     placeholder: "FOLDER|FILE|SIZE|-",
     summary: "Checkpoint or run folder, config.json, or a size of the paper",
     defaultText: "none; 1.6B with --svg",
@@ -182,7 +182,7 @@ const rateFlag = { type: "number", above: 0 } as const;
 
 const hardwareFlags = flagGroup("Hardware", {
   hardware: {
-    type: "string",
+    type: "path",
     placeholder: "NAME|FILE",
     defaultText: "a100-sxm-80gb; this-machine with --measured",
     suggestions: DEVICES.map(({ name }) => name),
@@ -280,7 +280,7 @@ const questionFlags = flagGroup("Questions", {
       "1, 2, 4 or 8 streams; law takes its fitted scaling law, for any model.",
   },
   svg: {
-    type: "path",
+    type: "output",
     placeholder: "FILE",
     requires: ["mode=infer"],
     conflictsWith: ["measured"],

@@ -135,7 +135,8 @@ export async function answer(
     );
   }
   const done = new Set(samples.map(sampleKey));
-  if (done.size > 0) io.note(`resuming "${folder!.path}": ${done.size} samples done`);
+  if (folder?.isComplete) io.note(`"${folder.path}" is complete: ${done.size} samples`);
+  else if (done.size > 0) io.note(`resuming "${folder!.path}": ${done.size} samples done`);
   const counts = new Map(
     prepared.map(({ task, documents }) => [
       task.name,

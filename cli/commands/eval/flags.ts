@@ -22,6 +22,7 @@ const taskFlags = flagGroup("Tasks", {
   },
   data: {
     type: "path",
+    sharesFolder: true,
     placeholder: "DIR|FILE",
     defaultText: "fetched from where they are published",
     summary: "Folder with one folder per benchmark, or a file for one task",
@@ -131,7 +132,7 @@ const decodingFlags = flagGroup("Decoding", {
 
 const resultFlags = flagGroup("Result", {
   out: {
-    type: "path",
+    type: "output",
     letter: "o",
     placeholder: "FOLDER",
     defaultText: "nothing is kept",
@@ -155,8 +156,8 @@ const resultFlags = flagGroup("Result", {
     type: "switch",
     configurable: false,
     requires: ["out"],
-    summary: "Resume the evaluation in --out; fail if there is none",
-    details: "Without it, --out resumes an evaluation that exists and starts one otherwise.",
+    summary: "Resume the evaluation in --out, or start one",
+    details: "So does --out without it; one that is complete is shown and stays as it is.",
   },
   "predict-only": {
     type: "switch",

@@ -1,7 +1,7 @@
 /** From the flags of `parscale eval` to one of its tasks: evaluate, score, list, show, fetch or merge. */
 import { join } from "node:path";
 import { UsageError } from "../../../core/base/errors.ts";
-import { liesIn, statIfExists } from "../../../core/base/files.ts";
+import { statIfExists } from "../../../core/base/files.ts";
 import { shotsOf } from "../../../core/eval/harness/documents.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import { isCode, type Task } from "../../../core/eval/harness/task.ts";
@@ -31,7 +31,6 @@ export interface ScoringPlan extends
     EvalValues,
     | "out"
     | "overwrite"
-    | "resume"
     | "logFormat"
     | "allowCodeExecution"
     | "sandbox"
@@ -160,12 +159,6 @@ async function scorePlan(values: EvalValues, samples: string): Promise<ScorePlan
       hints: [`did you mean ${formatFlag("score", join(samples, "samples.jsonl"))}?`],
     });
   }
-  const { out } = values;
-  if (out !== undefined && await liesIn(samples, out)) {
-    throw new UsageError(`"${out}" holds the samples that are scored`, {
-      hints: ["choose another `--out` for the scores"],
-    });
-  }
   const tasks = selectTasks(values.tasks);
   const rows = rowsPlan(values, tasks);
   return { kind: "score", ...scoringPlan(values, tasks), samples, rows };
@@ -208,11 +201,11 @@ function modelOf({ model, ...values }: EvalValues): ModelPlan | undefined {
 }
 
 function scoringPlan(values: EvalValues, tasks: readonly Task[]): ScoringPlan {
-  const { out, overwrite, resume, logFormat, preset } = values;
+  const { out, overwrite, logFormat, preset } = values;
   const { allowCodeExecution, sandbox, sanitize } = values;
   const bounds = parseBounds(values.failUnder, tasks);
   return {
-    ...{ out, overwrite, resume, logFormat, preset, bounds },
+    ...{ out, overwrite, logFormat, preset, bounds },
     ...{ allowCodeExecution, sandbox, sanitize },
   };
 }

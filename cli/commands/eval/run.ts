@@ -7,7 +7,12 @@ import { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
 import { mergeParts } from "../../../core/eval/harness/merge.ts";
 import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
 import type { TaskFacts } from "../../../core/eval/harness/results.ts";
-import { parseSampleLine, type Sample, SampleReader } from "../../../core/eval/harness/samples.ts";
+import {
+  parseSampleLine,
+  type Sample,
+  sampleKey,
+  SampleReader,
+} from "../../../core/eval/harness/samples.ts";
 import { scoreSamples, type Watch } from "../../../core/eval/harness/score.ts";
 import { isCode, type ScoringTools } from "../../../core/eval/harness/task.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -137,12 +142,14 @@ async function mergeFolders(
   );
   const bounds = parseBounds(failUnder, selectTasks(facts.map(({ task }) => task)));
   using folder = await EvalFolder.open(out, identity, { overwrite });
-  if ((await folder.readSamples()).length > 0) {
+  if (folder.isComplete) {
     throw new UsageError(`"${out}" already holds samples`, {
       hints: ["pass --overwrite, or another --out"],
     });
   }
-  for (const sample of samples) folder.append(sample);
+  // What a merge that was killed has written stays.
+  const written = new Set((await folder.readSamples()).map(sampleKey));
+  for (const sample of samples) if (!written.has(sampleKey(sample))) folder.append(sample);
   const { streams, num_beams: beams, quantize } = identity;
   const asked = {
     fingerprint: model,

@@ -31,7 +31,7 @@ export const command = defineCommand({
         details: "May be said outright, so that scripts stay right when there are others.",
       },
       out: {
-        type: "path",
+        type: "output",
         letter: "o",
         defaultText: "the model's name with -onnx",
         summary: "Output folder",

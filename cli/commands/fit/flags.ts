@@ -94,7 +94,7 @@ const questionFlags = flagGroup("Questions", {
 
 const outputFlags = flagGroup("Output", {
   curves: {
-    type: "path",
+    type: "output",
     placeholder: "SVG",
     summary: "Draw loss over parameters, one curve per P",
     details: "Observations are marks; parameters and R^2 stand under the title.",

@@ -57,8 +57,8 @@ export async function plan(
 ): Promise<GeneratePlan> {
   const shard = parseShard(values.shard);
   requireFileForShard(shard, values.arguments[0]);
-  const { batch, timings, resume, overwrite } = values;
-  checkJournal({ out, resume, overwrite });
+  const { batch, timings, overwrite } = values;
+  const resume = checkJournal({ out, resume: values.resume, overwrite });
   await requireModel(values);
   const fixed = {
     model: modelPlan(values),

@@ -59,7 +59,7 @@ const figureFlags = flagGroup("Figure", {
     details: "Stands above the curves.",
   },
   svg: {
-    type: "path",
+    type: "output",
     placeholder: "FILE",
     summary: "Draw the figure as SVG too",
     details: "The file appears complete or not at all.",

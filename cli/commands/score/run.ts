@@ -58,9 +58,8 @@ export function plan(
   _io: unknown,
   { format, origins, out }: Invocation,
 ): ScorePlan {
-  const { arguments: [from = "-"], batch, streamWeights, resume, overwrite, onError, echo } =
-    values;
-  checkJournal({ out, resume, overwrite });
+  const { arguments: [from = "-"], batch, streamWeights, overwrite, onError, echo } = values;
+  const resume = checkJournal({ out, resume: values.resume, overwrite });
   const shard = parseShard(values.shard);
   requireFileForShard(shard, from);
   if (streamWeights && origins["stream-weights"] === "flag" && !format.startsWith("json")) {

@@ -155,7 +155,7 @@ export const trainingFlags = flagGroup("Training", {
 
 export const runFlags = flagGroup("Run", {
   out: {
-    type: "path",
+    type: "output",
     default: "run",
     letter: "o",
     group: "Run",
@@ -166,8 +166,11 @@ export const runFlags = flagGroup("Run", {
   resume: {
     type: "switch",
     configurable: false,
-    summary: "Resume the run in --out",
-    details: "Flags come from the run; the result is the same bit for bit as without a break.",
+    summary: "Resume the run in --out, or start one",
+    details:
+      "Flags come from the run; the result is the same bit for bit as without a break. With " +
+      "--data a run starts where there is none, so that one command can be repeated until it exits " +
+      "with 0.",
   },
   "save-every": {
     type: "int",

@@ -83,14 +83,15 @@ export async function plan(
   _io: Io,
   invocation: Invocation,
 ): Promise<TrainPlan> {
-  const mayMeanOut = given.resume && given.model !== undefined &&
-    invocation.origins.out === "default";
-  if (mayMeanOut && !await statIfExists(join(given.out, CONFIG))) {
+  const isThere = given.resume && await statIfExists(join(given.out, CONFIG)) !== undefined;
+  const starts = !isThere && given.data.length > 0;
+  const mayMeanOut = given.model !== undefined && invocation.origins.out === "default";
+  if (given.resume && !isThere && !starts && mayMeanOut) {
     throw new UsageError("`--resume` continues with the run of `--out`", {
       hints: [`did you mean \`--resume ${formatFlag("out", given.model!).slice(1)}?`],
     });
   }
-  const saved = given.resume ? await readRunConfig(given.out) : undefined;
+  const saved = given.resume && !starts ? await readRunConfig(given.out) : undefined;
   const resumed = saved ? resumedValues(given, invocation, saved) : given;
   const extension = saved && await extensionOf(given.steps, resumed, saved);
   const others = extension && { tokens: undefined, epochs: undefined };

@@ -4,7 +4,6 @@ import { isGgufName } from "../../../core/base/companions.ts";
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import { exactJsonText } from "../../../core/base/exact_json.ts";
-import { liesIn } from "../../../core/base/files.ts";
 import { usableCores } from "../../../core/base/platform/mod.ts";
 import { ALONE } from "../../../core/collective/collective.ts";
 import type { BatchStream } from "../../../core/data/batches.ts";
@@ -348,18 +347,4 @@ export function requireMemory({ memory, takesFreeMemory }: PreparedRun, plan: Tr
   if (!takesFreeMemory) return;
   const hint = `${smallerHint(plan.length)}; --memory-limit begins all the same`;
   requireFreeMemory(memory.total, "training", hint);
-}
-
-/** Refuses to replace a folder that holds what the run starts from. */
-export async function requireOutside(
-  { source }: PreparedRun,
-  { out, model: { configFrom } }: TrainPlan,
-): Promise<void> {
-  for (const path of [source.directory, source.checkpoint?.adapter?.directory, configFrom]) {
-    if (path === undefined || !await liesIn(path, out)) continue;
-    throw new UsageError(
-      `"${out}" holds the model to start from`,
-      { hints: ["pass another --out"] },
-    );
-  }
 }

@@ -26,7 +26,7 @@ import { Report } from "../../output/report.ts";
 import type { EndingSignal } from "../../output/signals.ts";
 import { type Ranks, withRanks } from "../../ranks/ranks.ts";
 import type { Extension, TrainPlan } from "./plan.ts";
-import { type PreparedRun, prepareRun, requireMemory, requireOutside } from "./prepare.ts";
+import { type PreparedRun, prepareRun, requireMemory } from "./prepare.ts";
 import { metricsRow, progressLine, RunWatch, writeCard } from "./show.ts";
 
 export { plan } from "./plan.ts";
@@ -71,7 +71,6 @@ async function claimFolder(
   }
   await requireNoRun(out, overwrite);
   return async (run) => {
-    await requireOutside(run, plan);
     const folder = opened.use(await RunFolder.create(out, overwrite));
     await folder.writeConfig(await configOf(run, plan, invocation));
     return folder;
@@ -111,7 +110,7 @@ async function trainInto(
     ? new EventWriter(`${folder.path}/tensorboard`)
     : undefined;
   const total = run.loop.schedule.steps;
-  if (total <= start.step) io.note(`nothing to do: all ${start.step} steps are done`);
+  if (total <= start.step) io.note(`"${out}" is complete: all ${start.step} steps are done`);
   const watch = new RunWatch(io, run);
   let last: StepReport | undefined;
   let startLoss: number | undefined;

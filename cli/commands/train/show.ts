@@ -19,7 +19,7 @@ import { formatNumber } from "../../output/table.ts";
 import { bytesText, counted, grouped } from "../../output/units.ts";
 import { plannedRanks } from "../../ranks/ranks.ts";
 import type { TrainPlan } from "./plan.ts";
-import { type PreparedRun, prepareRun, requireOutside } from "./prepare.ts";
+import { type PreparedRun, prepareRun } from "./prepare.ts";
 
 /** Text of `--dry-run`: sizes, memory, and the first row as it will be read; allocates nothing. */
 export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
@@ -34,7 +34,6 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
   const ranks = plannedRanks(plan.ranks, io);
   const { world } = ranks;
   using run = await prepareRun(plan, ranks);
-  await requireOutside(run, plan);
   const { source, data, stream, memory, loop, trainer, tokenizer } = run;
   const microBatch = trainer.sizes.batch;
   const count = (specs: readonly { shape: readonly number[] }[]) =>

@@ -38,6 +38,7 @@ const inputFlags = flagGroup("Input", {
   },
   data: {
     type: "path",
+    sharesFolder: true,
     placeholder: "DIR|FILE",
     requires: ["task"],
     summary: "Folder with one folder per benchmark, or a file, for --task",
@@ -93,7 +94,7 @@ const visualizeFlags = {
       "with the output matrix.",
   },
   html: {
-    type: "path",
+    type: "output",
     placeholder: "FILE",
     group: "Figures",
     summary: "Write an HTML page with the weights of every token",

@@ -27,7 +27,7 @@ import { writeAllSync } from "../../base/write_all.ts";
 import { rename } from "../../base/platform/rename.ts";
 import { HARNESS_FILES, requireOurs } from "../../folder/our_files.ts";
 import { jsonText, writeLines } from "../../checkpoint/write.ts";
-import { DataError, UsageError } from "../../base/errors.ts";
+import { UsageError } from "../../base/errors.ts";
 import type { DocumentScore } from "./results.ts";
 import {
   type Fields,
@@ -65,12 +65,15 @@ export interface TextFile {
 export class EvalFolder implements Disposable {
   readonly #appending = new Map<string, Deno.FsFile>();
 
+  /** True if an earlier run had finished. */
+  isComplete = false;
+
   private constructor(readonly path: string, private readonly lock: Deno.FsFile) {}
 
   /**
    * Begins the evaluation that `identity` describes, or continues with it.
    * @throws {UsageError} for a folder of another evaluation or with other files, unless it may be
-   *   overwritten, and for none where one is to be resumed
+   *   overwritten
    */
   static async open(
     path: string,
@@ -81,8 +84,10 @@ export class EvalFolder implements Disposable {
     const begun = await requireUsable(path, options);
     const folder = new EvalFolder(path, await lockFolder(path));
     try {
-      if (begun && !overwrite) await folder.#requireSame(identity);
-      else {
+      if (begun && !overwrite) {
+        await folder.#requireSame(identity);
+        folder.isComplete = await statIfExists(join(path, RESULTS)) !== undefined;
+      } else {
         for (const name of [SAMPLES, SCORES, STATS, RESULTS]) {
           await removeIfExists(join(path, name));
         }
@@ -134,9 +139,14 @@ export class EvalFolder implements Disposable {
     for (const { name, lines } of files) await this.#replace(name, lines);
   }
 
-  /** Writes the metrics of all rows, and the results last: a folder with results is complete. */
+  /**
+   * Writes the metrics of all rows, and the results last: a folder with results is complete, and one that
+   * was with the same metrics stays as it is.
+   */
   async finish(scores: readonly unknown[], results: unknown): Promise<void> {
-    await this.#replace(SCORES, scores.map((score) => JSON.stringify(score) + "\n"));
+    const lines = scores.map((score) => JSON.stringify(score) + "\n");
+    if (this.isComplete && await this.#readWhole(SCORES) === lines.join("")) return;
+    await this.#replace(SCORES, lines);
     await this.#replace(RESULTS, [jsonText(results)]);
   }
 
@@ -205,24 +215,17 @@ export class EvalFolder implements Disposable {
 /** Treatment of a folder that is there. */
 interface FolderOptions {
   readonly overwrite?: boolean;
-  readonly resume?: boolean;
 }
 
 /**
  * Checks that a folder can take an evaluation; returns whether it holds one.
  * @throws {UsageError} for a folder with other files
- * @throws {DataError} for none where one is to be resumed
  */
 export async function requireUsable(
   path: string,
-  { overwrite = false, resume = false }: FolderOptions,
+  { overwrite = false }: FolderOptions,
 ): Promise<boolean> {
   const begun = await statIfExists(join(path, CONFIG)) !== undefined;
-  if (resume && !begun) {
-    throw new DataError(`"${path}" holds no evaluation: it has no ${CONFIG}`, {
-      hints: ["leave out `--resume` to start a new one"],
-    });
-  }
   const isFolder = (await statIfExists(path))?.isDirectory;
   if (overwrite && isFolder) await requireOurs(path, "evaluation");
   else if (!begun) await requireEmpty(path);

@@ -10,6 +10,7 @@ import {
   streamFactor,
   streamsForLoss,
 } from "../../../core/analysis/law.ts";
+import { parseObservations } from "../../../core/analysis/observations.ts";
 import { DataError } from "../../../core/base/errors.ts";
 
 const PATH = new URL("../../../fixtures/analysis/scaling-law.json", import.meta.url);
@@ -179,5 +180,13 @@ Deno.test("the additive law fits the authors' losses more closely, and the gain 
     assertClose(streamsForLoss(law, N, loss)!, P, 1e-9, "streams");
     assertClose(parametersForLoss(law, loss, P)!, N, 1e-9, "parameters");
     assertClose(predictLoss(law, equivalentParameters(law, N, P)!, 1), loss, 1e-9, "equivalent");
+  }
+});
+
+Deno.test("observations between semicolons and tabs are those between commas", () => {
+  const text = "n_params,streams,loss\n1e8,1,2.5\n2e8, 2, 2.25\n";
+  const expected = [{ n: 1e8, p: 1, loss: 2.5 }, { n: 2e8, p: 2, loss: 2.25 }];
+  for (const separator of [",", ";", "\t"]) {
+    assertEquals(parseObservations(text.replaceAll(",", separator), "file"), expected);
   }
 });

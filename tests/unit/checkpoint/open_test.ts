@@ -1,11 +1,12 @@
 /** Opening of checkpoints, and refusals. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { backboneHash } from "../../../core/checkpoint/backbone.ts";
 import { configToJson, parseConfig } from "../../../core/checkpoint/config.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { readTensor } from "../../../core/checkpoint/read.ts";
 import { writeWeights } from "../../../core/checkpoint/write.ts";
 import { findNonFinite, fromF32, toF32 } from "../../../core/base/dtype.ts";
-import { copyModel, MODELS, userError, withScratch } from "./testing.ts";
+import { copyModel, MODELS, readRaw, userError, withScratch, writeRaw } from "./testing.ts";
 
 const opened = (folder: string) => userError(() => openCheckpoint(folder));
 
@@ -293,6 +294,26 @@ Deno.test("a stored output matrix is ignored when the tables are tied", () =>
     const { tensors, extraTensors } = await openCheckpoint(folder);
     assertEquals(extraTensors, ["lm_head.weight"]);
     assert(!tensors.has("lm_head.weight"));
+  }));
+
+Deno.test("a model without its head, as AutoModel saves it, opens as the one with it", () =>
+  withScratch(async (folder) => {
+    const name = "qwen2-p1-tied-f32";
+    copyModel(name, folder);
+    const path = `${folder}/model.safetensors`, { header, data } = readRaw(path);
+    const bare = Object.entries(header).map(([key, entry]) => [key.replace(/^model\./, ""), entry]);
+    Deno.removeSync(path);
+    writeRaw(path, Object.fromEntries(bare), data);
+    const [found, whole] = [
+      await openCheckpoint(folder),
+      await openCheckpoint(`${MODELS}/${name}`),
+    ];
+    assertEquals([...found.tensors.keys()], [...whole.tensors.keys()]);
+    assertEquals(found.extraTensors, whole.extraTensors);
+    assertEquals(await backboneHash(found), await backboneHash(whole));
+    copyModel(name, `${folder}/untied`, { tie_word_embeddings: false });
+    const { hints } = await opened(`${folder}/untied`);
+    assertStringIncludes(hints[1]!, "save the model by AutoModelForCausalLM");
   }));
 
 Deno.test("shards are followed, and what is missing is named", () =>

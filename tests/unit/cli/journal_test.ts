@@ -1,6 +1,11 @@
 /** Rows of an interrupted run, as a later run finds them. */
 import { assertEquals, assertThrows } from "@std/assert";
-import { Journal, type JournalOptions } from "../../../cli/output/journal.ts";
+import {
+  checkJournal,
+  isComplete,
+  Journal,
+  type JournalOptions,
+} from "../../../cli/output/journal.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import { withScratch } from "../../scratch.ts";
 
@@ -76,3 +81,28 @@ Deno.test("a damaged line, other flags and other input are refused", async () =>
     assertThrows(() => [...journal.rows()], DataError, "the input ends before row 1");
   });
 });
+
+Deno.test("--resume begins where no row is kept yet, and ends where the result is complete", () =>
+  withScratch(async (folder) => {
+    const out = `${folder}/rows`, path = `${out}.partial`;
+    const resumed = { out, identity: { seed: 1 }, resume: true, overwrite: false };
+    const other = { ...resumed, identity: { seed: 2 }, resume: false };
+    for (
+      const left of [undefined, "", '{"schema":', '{"schema":"parscale.partial/1","seed":1}\n']
+    ) {
+      if (left !== undefined) await Deno.writeTextFile(path, left);
+      for (const options of [resumed, other]) {
+        assertEquals(checkJournal(options), false);
+        using journal = new Journal(options);
+        assertEquals(journal.size, 0);
+        if (left !== undefined) Deno.writeTextFileSync(path, left);
+      }
+    }
+    assertEquals(isComplete(resumed), false);
+    await Deno.writeTextFile(out, "");
+    assertEquals(isComplete(resumed), true);
+    assertEquals(isComplete({ ...resumed, overwrite: true }), false);
+    await Deno.writeTextFile(path, "{}\n{}\n");
+    assertEquals([isComplete(resumed), checkJournal(resumed)], [false, true]);
+    assertThrows(() => checkJournal(other), UsageError, "holds rows of an interrupted run");
+  }));

@@ -14,6 +14,8 @@ Deno.test("the folder of a run that ended before its first step is used again, a
     }
     await assertRejects(() => requireNoRun(folder, false), UsageError, "already exists");
     await Deno.remove(`${folder}/metrics.jsonl`);
+    // What a kill leaves while the configuration is written.
+    await Deno.writeTextFile(`${folder}/.config.json`, "{");
     await requireNoRun(folder, false);
     await Deno.writeTextFile(`${folder}/config.json`, `{"model_type": "qwen2"}`);
     await assertRejects(() => requireNoRun(folder, false), UsageError, "already exists");

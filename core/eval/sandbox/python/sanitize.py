@@ -19,7 +19,10 @@ def sanitize(text, entry):
     """The sanitised program."""
     text = _ANSI.sub("", text)
     try:
-        kept = _needed(_longest(text.strip()), entry).strip()
+        longest = _longest(text)
+        # The grammar reads a single line whatever its indent is.
+        longest = longest if _parses(longest) else longest.strip().rstrip("\\")
+        kept = _needed(longest, entry).strip()
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         kept = ""
     return kept or _longest(text)
@@ -44,7 +47,7 @@ def _longest(text):
     for start in range(len(lines)):
         if before[-1] - before[start] <= best:
             break
-        found = 0
+        found = -1
         # From the longest down: the first that parses has the most lines.
         for end in range(len(lines) - 1, start, -1):
             count = before[end + 1] - before[start]
@@ -65,7 +68,7 @@ def _needed(text, entry):
             if node.module != "__future__":
                 imports.append(_source(lines, node))
         else:
-            name = _name(node)
+            name = _name(node, lines)
             if name is not None and name not in definitions:
                 definitions[name] = _source(lines, node), _identifiers(node, _source(lines, node))
     reached, waiting = {entry}, [entry]
@@ -78,7 +81,7 @@ def _needed(text, entry):
     return "".join(part + "\n" for part in imports + kept)
 
 
-def _name(node):
+def _name(node, lines):
     """The name a top-level statement defines, None if it is dropped."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         returns = any(isinstance(inner, ast.Return) for inner in ast.walk(node))
@@ -91,7 +94,14 @@ def _name(node):
         sides = [node.target, node.value]
     else:
         return None
-    return next((side.id for side in sides if isinstance(side, ast.Name)), None)
+    return next((side.id for side in sides if _stands_alone(side, lines)), None)
+
+
+def _stands_alone(side, lines):
+    """Whether a side of an assignment is a name, and not one in parentheses."""
+    if not isinstance(side, ast.Name):
+        return False
+    return not lines[side.lineno - 1][: side.col_offset].rstrip().endswith(b"(")
 
 
 def _source(lines, node):
@@ -100,7 +110,7 @@ def _source(lines, node):
     body = getattr(node, "body", None)
     if body:
         if lines[last][end:].lstrip().startswith(b"#"):
-            end = len(lines[last].rstrip())
+            end = len(lines[last])
         if body[0].lineno > node.lineno:
             last, end = _comments_after(lines, last, end, _indent(lines[body[0].lineno - 1]))
     if first == last:
@@ -114,7 +124,7 @@ def _comments_after(lines, last, end, indent):
     for number in range(last + 1, len(lines)):
         line = lines[number].strip()
         if line.startswith(b"#") and _indent(lines[number]) >= indent:
-            last, end = number, len(lines[number].rstrip())
+            last, end = number, len(lines[number])
         elif line:
             break
     return last, end
