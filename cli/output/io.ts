@@ -5,6 +5,7 @@
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
+import { withoutArchives } from "../../core/data/archives.ts";
 import { guardTerminal, visible, visibleLines } from "./clean.ts";
 import { isSystemError, writeError } from "./write_error.ts";
 import { type ColorMode, type Palette, palette, wantsColor } from "./color.ts";
@@ -196,9 +197,12 @@ export class Io {
     if (path === "-") this.requireInput();
     try {
       const bytes = path === "-" ? this.system.stdin() : (await Deno.open(path)).readable;
+      const text = withoutArchives(bytes, name, path === "-" ? {} : { path });
       // The cast bridges a difference between two library versions of the same stream type.
       const decoder = new TextDecoderStream("utf-8", { fatal: true });
-      yield* bytes.pipeThrough(decoder as ReadableWritablePair<string, Uint8Array>);
+      yield* ReadableStream.from(text).pipeThrough(
+        decoder as ReadableWritablePair<string, Uint8Array>,
+      );
     } catch (error) {
       if (error instanceof Deno.errors.NotCapable) throw error;
       if (error instanceof TypeError) {
