@@ -204,7 +204,7 @@ export class Service implements Disposable {
     const metrics = new ChoiceMetrics(this.metrics, model.name);
     this.metrics.count("streams_total", { streams: String(streamsOf(model)) });
     this.#running.set(index, { model: hosted, listener, job, metrics });
-    hosted.scheduler.add(index, request);
+    hosted.scheduler.add(index, { ...request, owner: job });
     this.#wake();
     return index;
   }
