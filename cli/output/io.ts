@@ -5,7 +5,6 @@
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
-import { withoutArchives } from "../../core/data/archives.ts";
 import { guardTerminal, visible, visibleLines } from "./clean.ts";
 import { isSystemError, writeError } from "./write_error.ts";
 import { type ColorMode, type Palette, palette, wantsColor } from "./color.ts";
@@ -195,6 +194,7 @@ export class Io {
   async *#decode(path: string): AsyncGenerator<string> {
     const name = inputName(path);
     if (path === "-") this.requireInput();
+    const { withoutArchives } = await import("../../core/data/archives.ts");
     try {
       const bytes = path === "-" ? this.system.stdin() : (await Deno.open(path)).readable;
       const text = withoutArchives(bytes, name, path === "-" ? {} : { path });
