@@ -1,7 +1,7 @@
 /**
  * Keeps what a command reads from being written: no output may be an input, lie in a folder of one, or
  * hold one. The flag table says what is read and what is written; files are told apart by inode, so that
- * links do not matter. Devices and pipes are no files, and `-` is none either.
+ * links do not matter. Devices, pipes and `-` do not count as files.
  */
 import { basename, dirname, join, resolve } from "node:path";
 import { UsageError } from "../../core/base/errors.ts";

@@ -194,11 +194,15 @@ export class Io {
   async *#decode(path: string): AsyncGenerator<string> {
     const name = inputName(path);
     if (path === "-") this.requireInput();
+    const { withoutArchives } = await import("../../core/data/archives.ts");
     try {
       const bytes = path === "-" ? this.system.stdin() : (await Deno.open(path)).readable;
+      const text = withoutArchives(bytes, name, path === "-" ? {} : { path });
       // The cast bridges a difference between two library versions of the same stream type.
       const decoder = new TextDecoderStream("utf-8", { fatal: true });
-      yield* bytes.pipeThrough(decoder as ReadableWritablePair<string, Uint8Array>);
+      yield* ReadableStream.from(text).pipeThrough(
+        decoder as ReadableWritablePair<string, Uint8Array>,
+      );
     } catch (error) {
       if (error instanceof Deno.errors.NotCapable) throw error;
       if (error instanceof TypeError) {

@@ -19,7 +19,7 @@ export const UNSEEN = [
   "core/checkpoint/hash_worker.ts",
   "core/checkpoint/quantize_worker.ts",
   "core/data/tokenize_worker.ts",
-  "core/tokenizer/background_worker.ts",
+  "core/serve/long_body_worker.ts",
   "core/grammar/worker.ts",
   "core/eval/sandbox/child.ts",
   "core/eval/sandbox/interpreter.ts",

@@ -41,9 +41,10 @@ export class Thread<Question, Answer> {
     return this.#ended !== undefined;
   }
 
-  ask(question: Question): Promise<Answer> {
+  /** Asks a question; memory in `handedOver` is moved, not copied. */
+  ask(question: Question, handedOver: ArrayBuffer[] = []): Promise<Answer> {
     if (this.#ended) return Promise.reject(this.#ended.reason);
-    this.#worker.postMessage(question); // throws for values that cannot be cloned
+    this.#worker.postMessage(question, handedOver); // throws for values that cannot be cloned
     const open = Promise.withResolvers<Answer>();
     this.#open.push(open);
     return open.promise;
@@ -71,12 +72,13 @@ export class LazyThread<Question, Answer> {
     return this.#thread?.waiting ?? 0;
   }
 
-  async ask(question: Question): Promise<Answer> {
+  /** Asks as `Thread.ask` does. */
+  async ask(question: Question, handedOver?: ArrayBuffer[]): Promise<Answer> {
     clearTimeout(this.#idle);
     if (!this.#thread || this.#thread.hasEnded) this.#thread = this.start();
     const thread = this.#thread;
     try {
-      return await thread.ask(question);
+      return await thread.ask(question, handedOver);
     } finally {
       if (thread.waiting === 0) {
         clearTimeout(this.#idle);

@@ -7,10 +7,8 @@
 import { pipeline, Readable, type Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import { DataError, ParscaleError } from "../base/errors.ts";
+import { type Compression, withoutArchives } from "./archives.ts";
 import { zstdFrames } from "./zstd_frames.ts";
-
-/** Compression of a file. */
-export type Compression = "gzip" | "zstd";
 
 /** Recognises packed data by its first bytes. */
 export function compressionOf(head: Uint8Array): Compression | undefined {
@@ -19,8 +17,16 @@ export function compressionOf(head: Uint8Array): Compression | undefined {
   return begins(0x28, 0xb5, 0x2f, 0xfd) ? "zstd" : undefined;
 }
 
-/** Unpacks chunks; `file` names them in messages. */
+/** Unpacks chunks of text; `file` names them in messages. */
 export async function* decompress(
+  chunks: AsyncIterable<Uint8Array>,
+  compression: Compression,
+  file: string,
+): AsyncGenerator<Uint8Array> {
+  yield* withoutArchives(unpack(chunks, compression, file), `the content of "${file}"`);
+}
+
+async function* unpack(
   chunks: AsyncIterable<Uint8Array>,
   compression: Compression,
   file: string,

@@ -8,6 +8,20 @@ export interface Range {
   readonly end: number;
 }
 
+/** Most bytes between two ranges that are fetched as one, as the reader of tables reads them. */
+const MAX_GAP = 8 << 10;
+
+/** Joins ranges that lie close together: a table of thousands of small row groups is few requests. */
+export function joinRanges(ranges: readonly Range[]): Range[] {
+  const joined: Range[] = [];
+  for (const { start, end } of ranges.toSorted((a, b) => a.start - b.start)) {
+    const last = joined.at(-1);
+    if (last === undefined || start > last.end + MAX_GAP) joined.push({ start, end });
+    else joined[joined.length - 1] = { start: last.start, end: Math.max(last.end, end) };
+  }
+  return joined;
+}
+
 /** A remote table, whose next columns are fetched while the ones before are tokenized. */
 export class AheadBuffer implements AsyncBuffer {
   readonly byteLength: number;

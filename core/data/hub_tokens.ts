@@ -15,7 +15,7 @@ import type { HubFile } from "../hub/repository.ts";
 import { decompress } from "./decompress.ts";
 import { type Document, requireKind } from "./document.ts";
 import { EncodePool } from "./encode_pool.ts";
-import { AheadBuffer, AheadChunks, type Range } from "./hub_ahead.ts";
+import { AheadBuffer, AheadChunks, joinRanges, type Range } from "./hub_ahead.ts";
 import { type HubData, repositoryOf } from "./hub_data.ts";
 import { hashJson } from "./hash.ts";
 import { readJsonRows } from "./jsonl.ts";
@@ -197,7 +197,8 @@ class FileTokenizer implements AsyncDisposable {
 
   #rangesOf(table: Table, { from, to }: Groups): Range[] {
     const columns = this.#columnsOf(table);
-    return Array.from({ length: to - from }, (_, i) => table.ranges(from + i, columns)).flat();
+    const groups = Array.from({ length: to - from }, (_, i) => table.ranges(from + i, columns));
+    return joinRanges(groups.flat());
   }
 
   /** The store of a unit: of the cache, or made from `documents`. */

@@ -44,22 +44,30 @@ export async function* readTable(
 export class Table {
   /** Columns at the top. */
   readonly names: ReadonlySet<string>;
+  /** First row of each group. */
+  readonly #firsts: readonly number[];
 
   private constructor(
     readonly file: AsyncBuffer,
     /** In messages. */
     readonly path: string,
     readonly metadata: FileMetaData,
+    readonly schema: SchemaTree,
   ) {
     this.names = columnNames(metadata);
+    let row = 0;
+    this.#firsts = metadata.row_groups.map(({ num_rows }) =>
+      (row += Number(num_rows)) - Number(num_rows)
+    );
   }
 
   static async open(file: AsyncBuffer, path: string): Promise<Table> {
     const { parquetMetadataAsync, parquetSchema } = await import("hyparquet");
     return await orDataError(path, async () => {
       const metadata = await parquetMetadataAsync(file);
-      requireColumns(metadata, parquetSchema(metadata));
-      return new Table(file, path, metadata);
+      const schema = parquetSchema(metadata);
+      requireColumns(metadata, schema);
+      return new Table(file, path, metadata, schema);
     });
   }
 
@@ -69,8 +77,7 @@ export class Table {
 
   /** Rows before a group. */
   rowsBefore(group: number): number {
-    return this.metadata.row_groups.slice(0, group)
-      .reduce((sum, { num_rows }) => sum + Number(num_rows), 0);
+    return this.#firsts[group]!;
   }
 
   /** Returns the ranges of the file that hold the columns of a group. */
@@ -87,22 +94,32 @@ export class Table {
   async *rows(group: number, columns: string[]): AsyncGenerator<unknown> {
     const { parquetReadObjects } = await import("hyparquet");
     const compressors = limited((await import("hyparquet-compressors")).compressors);
-    const { file, path, metadata } = this;
-    const { rows, windows } = sizeOfGroup(metadata.row_groups[group]!, columns);
+    const { file, path } = this;
+    const { rows, windows } = sizeOfGroup(this.metadata.row_groups[group]!, columns);
     if (rows < 0 || rows > MAX_GROUP_ROWS) {
       throw new DataError(
         `"${path}" has a row group of ${rows} rows, expected at most ${MAX_GROUP_ROWS}`,
       );
     }
-    let rowStart = this.rowsBefore(group);
-    const end = rowStart + rows, step = Math.max(1, Math.ceil(rows / windows));
-    while (rowStart < end) {
-      const rowEnd = Math.min(end, rowStart + step);
+    const metadata = this.#metadataOf(group, columns);
+    const step = Math.max(1, Math.ceil(rows / windows));
+    for (let rowStart = 0; rowStart < rows; rowStart += step) {
+      const rowEnd = Math.min(rows, rowStart + step);
       const options = { file, metadata, columns, compressors, rowStart, rowEnd, parsers: STRICT };
       const found = await orDataError(path, () => parquetReadObjects(options));
       for (const row of found) yield toJson(row);
-      rowStart = rowEnd;
     }
+  }
+
+  /** The metadata of some columns of one group: each read goes through all groups and columns it has. */
+  #metadataOf(group: number, columns: readonly string[]): FileMetaData {
+    const wanted = this.schema.children.filter(({ element }) => columns.includes(element.name));
+    const root = { ...this.schema.element, num_children: wanted.length };
+    return {
+      ...this.metadata,
+      schema: [root, ...wanted.flatMap(nodesOf).map(({ element }) => element)],
+      row_groups: [this.metadata.row_groups[group]!],
+    };
   }
 }
 
@@ -166,12 +183,10 @@ async function orDataError<T>(path: string, read: () => Promise<T>): Promise<T> 
  * failures would then be unhandled and end the program.
  */
 function requireColumns({ row_groups }: FileMetaData, schema: SchemaTree): void {
+  const known = new Set(nodesOf(schema).map(({ path }) => JSON.stringify(path)));
   for (const { meta_data } of row_groups.flatMap(({ columns }) => columns)) {
-    let node: SchemaTree | undefined = schema;
-    for (const name of meta_data?.path_in_schema ?? []) {
-      node = node?.children.find(({ element }) => element.name === name);
-    }
-    if (node === undefined) throw new Error("a column is missing from its schema");
+    if (known.has(JSON.stringify(meta_data?.path_in_schema ?? []))) continue;
+    throw new Error("a column is missing from its schema");
   }
 }
 
@@ -181,6 +196,11 @@ function columnNames({ row_groups }: FileMetaData): Set<string> {
       columns.map(({ meta_data }) => meta_data?.path_in_schema[0] ?? "")
     ),
   );
+}
+
+/** The nodes of a schema as a list, parents first. */
+function nodesOf(node: SchemaTree): SchemaTree[] {
+  return [node, ...node.children.flatMap(nodesOf)];
 }
 
 /** Columns of documents. */

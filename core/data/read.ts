@@ -6,7 +6,8 @@
  */
 import { joinBytes, openRegularFile, readError } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
-import { type Compression, compressionOf, decompress } from "./decompress.ts";
+import { type Compression, HEAD_BYTES, refuseArchive, withoutArchives } from "./archives.ts";
+import { compressionOf, decompress } from "./decompress.ts";
 import { type Document, requireKind } from "./document.ts";
 import { decodeText, joinChunks, MAX_LINE_BYTES, MAX_TEXT_BYTES, readJsonLines } from "./jsonl.ts";
 import { readParquet } from "./parquet.ts";
@@ -82,7 +83,7 @@ async function* readFile(path: string, options: ReadOptions): AsyncGenerator<Doc
       { hints: ["decompress it first; Parquet compresses its own columns"] },
     );
   }
-  const raw = chunksOf(path, options.onChunk);
+  const raw = packedText(path, compression, options.onChunk);
   const plain = compression ? decompress(raw, compression, path) : raw;
   yield* parse(plain, format, compression, path);
 }
@@ -91,8 +92,9 @@ async function* readStdin(options: ReadOptions): AsyncGenerator<Document> {
   const { stdin, onChunk, onFormat } = options;
   if (!stdin) throw new Error("standard input was not given");
   const file = nameOf(STDIN);
-  const raw = await peek(observe(stdin, onChunk), 4);
+  const raw = await peek(observe(stdin, onChunk), HEAD_BYTES);
   const compression = compressionOf(raw.head);
+  refuseArchive(raw.head, `"${file}"`, { undone: compression });
   const plain = await peek(compression ? decompress(raw.all, compression, file) : raw.all, 4);
   const head = new TextDecoder("latin1").decode(plain.head);
   if (head.startsWith("PAR1")) {
@@ -116,6 +118,15 @@ async function* parse(
   const limit = compression === undefined ? MAX_TEXT_BYTES : MAX_LINE_BYTES;
   const text = decodeText(await joinChunks(chunks, limit, `"${file}"`), `"${file}"`);
   if (text !== "") yield { row: 1, kind: "text", text };
+}
+
+/** The bytes of a text that is compressed in the given way or not at all. */
+export function packedText(
+  path: string,
+  undone: Compression | undefined,
+  onChunk?: (chunk: Uint8Array) => void,
+): AsyncGenerator<Uint8Array> {
+  return withoutArchives(chunksOf(path, onChunk), `"${path}"`, { path, undone });
 }
 
 /** The bytes of a file in chunks. */

@@ -186,7 +186,12 @@ async function syncAndClose(file: Deno.FsFile): Promise<void> {
   await file.syncData();
 }
 
+/** Caches that this process has cleared: looking through one for each file of thousands takes long. */
+const cleared = new Set<string>();
+
 async function removeAbandoned(cacheFolder: string): Promise<void> {
+  if (cleared.has(cacheFolder)) return;
+  cleared.add(cacheFolder);
   for await (const { name } of Deno.readDir(cacheFolder)) {
     if (!name.startsWith(PARTIAL)) continue;
     const path = join(cacheFolder, name);

@@ -10,6 +10,7 @@ import { join } from "node:path";
 import { abortable } from "../base/abortable.ts";
 import { readError, statIfExists } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
+import { refuseArchive } from "./archives.ts";
 import type { Document } from "./document.ts";
 import { EncodePool, type EncodeSettings } from "./encode_pool.ts";
 import { hashFile, hashJson } from "./hash.ts";
@@ -68,6 +69,8 @@ async function openOrMake(
   const origin = { tokenizer_sha256: await pool.tokenizerHash(), end_token: endToken };
   if (path === STDIN) return await tokenize(path, options, pool, origin);
 
+  const { compression } = formatOf(path);
+  refuseArchive(new Uint8Array(), `"${path}"`, { path, undone: compression }); // before gigabytes are hashed
   const before = await version(path);
   const whole = { ...origin, source_sha256: (await hashFile(path, signal)).sha256 };
   const key = keyOf(whole, formatOf(path));

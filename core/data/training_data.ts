@@ -61,6 +61,8 @@ export interface DataContext extends Omit<OpenTokensOptions, "onProgress" | "std
   readonly onTokens: (file: string, tokens: number, detail?: string) => void;
   /** Called once if files were left out. */
   readonly onSkipped: (files: SkippedFiles) => void;
+  /** Called with files of tables, such as CSV, that are read as plain text. */
+  readonly onTables: (files: readonly string[]) => void;
   /** Called for a host of the hub that does not answer at once. */
   readonly onWait: (host: string) => void;
   /** Called for data on the hub, with the commit that is read. */
@@ -231,6 +233,8 @@ async function openSources(
 ): Promise<BatchSource[]> {
   const result: BatchSource[] = [];
   const found = await resolveSources(specs);
+  const tables = found.flatMap(({ files }) => files).filter((file) => /\.[ct]sv$/i.test(file));
+  if (tables.length > 0) context.onTables(tables);
   const totalWeight = found.reduce((sum, { weight = 1 }) => sum + weight, 0);
   for (const { files, weight } of found) {
     const stores: TokenStore[] = [];

@@ -155,12 +155,14 @@ export class PrefillGroup implements Disposable {
   }
 }
 
-/** Takes from the waiting requests those that one chunk of `limit` tokens holds, first come first. */
+/** Takes from the waiting requests those that one chunk of `limit` tokens holds, in their order. */
 export function takeGroup(
   waiting: Sequence[],
-  { limit, most, prefixes, active }: {
+  { limit, most, roomFor, prefixes, active }: {
     limit: number;
     most: number;
+    /** Most sequences of a group that one may join. */
+    roomFor: (sequence: Sequence, group: readonly Sequence[]) => number;
     prefixes: PrefixCache;
     /** Groups under way. */
     active: readonly PrefillGroup[];
@@ -170,6 +172,7 @@ export function takeGroup(
   let longest = 0, slots = 0;
   for (const sequence of [...waiting]) {
     if (group.length === most) break;
+    if (group.length >= roomFor(sequence, group)) continue;
     const { tokens, promptLogprobs } = sequence.request;
     const cached = promptLogprobs ? 0 : prefixes.sharedLength(tokens);
     if (!promptLogprobs && active.some((other) => other.shares(tokens, cached))) continue;

@@ -12,6 +12,8 @@ export interface GenerationRequest {
   readonly tokens: readonly number[];
   /** Its engine for `generate`, where there are several on one device; they take turns. */
   readonly engine?: Engine;
+  /** Whose request it is: owners take turns in a scheduler; by default each request is its own. */
+  readonly owner?: object;
   /** At most this many new tokens; the model's context limits it further. */
   readonly maxTokens: number;
   readonly sampling: SamplingOptions;

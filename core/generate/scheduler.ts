@@ -3,8 +3,9 @@
  *
  * A round is one decode step for all sequences under way, then at most one prefill chunk, so that a long
  * prompt delays a token by one chunk at most. Prompts that wait together are prefilled together; two
- * groups prefill in alternation, so that a short prompt passes a long one. Every request draws from its
- * own random stream, so its result does not depend on what it shares the batch with.
+ * groups prefill in alternation, so that a short prompt passes a long one. Owners of many requests take
+ * turns. Every request draws from its own random stream, so its result does not depend on what it shares
+ * the batch with.
  */
 import { NumericalError } from "../base/errors.ts";
 import { Batch } from "./batch.ts";
@@ -16,6 +17,7 @@ import { type Prefilled, PrefillGroup, takeGroup } from "./prefill_group.ts";
 import { PrefixCache } from "./prefix_cache.ts";
 import type { GenerationRequest, SchedulerEvent } from "./request.ts";
 import { append, finishReason, openSequence, type Sequence } from "./sequence.ts";
+import { freeFor, Turns } from "./turns.ts";
 
 /** Groups of prompts that are prefilled in alternation. */
 export const PREFILL_GROUPS = 2;
@@ -42,7 +44,7 @@ export interface SchedulerOptions {
 export class Scheduler implements Disposable {
   readonly #batch: Batch;
   readonly #prefixes: PrefixCache;
-  readonly #waiting: Sequence[] = [];
+  readonly #turns = new Turns();
   /** The next one to advance first. */
   readonly #groups: PrefillGroup[] = [];
   readonly #cancelled = new Set<Sequence>();
@@ -110,7 +112,7 @@ export class Scheduler implements Disposable {
       return;
     }
     const sequence = openSequence(config, index, request);
-    if (sequence.limit >= 1 || request.promptLogprobs) this.#waiting.push(sequence);
+    if (sequence.limit >= 1 || request.promptLogprobs) this.#turns.add(sequence);
     else this.#refused.push({ kind: "done", index, reason: "length" });
   }
 
@@ -177,6 +179,10 @@ export class Scheduler implements Disposable {
     yield* events;
   }
 
+  get #waiting(): Sequence[] {
+    return this.#turns.waiting;
+  }
+
   get #prefilling(): Sequence[] {
     return this.#groups.flatMap(({ sequences }) => sequences);
   }
@@ -203,8 +209,12 @@ export class Scheduler implements Disposable {
     const most = this.#mostAtOnce() - this.running;
     if (most <= 0) return;
     const [prefixes, active] = [this.#prefixes, this.#groups];
-    const taken = takeGroup(this.#waiting, { limit, most, prefixes, active });
+    const underWay = [...this.#prefilling, ...this.#batch.sequences];
+    const roomFor = (sequence: Sequence, group: readonly Sequence[]) =>
+      freeFor(sequence, [...underWay, ...group], { free: most, batch: this.options.batch });
+    const taken = takeGroup(this.#waiting, { limit, most, roomFor, prefixes, active });
     if (taken.length === 0) return;
+    this.#turns.taken(taken);
     // It goes first: what is under way had the chunk before.
     this.#groups.unshift(new PrefillGroup(this.engine, taken, this.#prefixes));
   }

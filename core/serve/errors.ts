@@ -21,7 +21,7 @@ export class ApiError extends Error {
   constructor(
     readonly status: number,
     message: string,
-    private readonly options: ApiErrorOptions = {},
+    readonly options: ApiErrorOptions = {},
   ) {
     super(message);
   }

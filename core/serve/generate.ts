@@ -1,18 +1,17 @@
 /** Answers completion and chat requests: prompts are encoded, choices run, documents sent. */
 import { DataError } from "../base/errors.ts";
 import type { TokenConstraint } from "../generate/logit_rules.ts";
-import { encodeBeside } from "../tokenizer/background.ts";
-import type { EncodeOptions, TokenizerInfo } from "../tokenizer/types.ts";
+import type { TokenizerInfo } from "../tokenizer/types.ts";
 import type { SchedulerEvent } from "../generate/request.ts";
 import { hasStreamWeights } from "../model/config.ts";
 import { Choice, type Delta, type EncodedPrompt } from "./choice.ts";
 import { Documents } from "./documents.ts";
-import { type ApiError, badField, toApiError } from "./errors.ts";
+import { badField, toApiError } from "./errors.ts";
 import { EventStream } from "./event_stream.ts";
 import type { Recorder } from "./record.ts";
-import { renderRequest, type ServeRequest } from "./request.ts";
+import { encodePrompts, promptModelOf, requireFitting, requireIds } from "./prompts.ts";
+import type { ServeRequest } from "./request.ts";
 import type { Job, ServedModel, Service } from "./service.ts";
-import { requireQueue } from "./tokenizer_endpoints.ts";
 import { ToolCallParser } from "./tool_calls.ts";
 import { type ToolFormat, toolFormatOf, toolGrammar } from "./tools.ts";
 
@@ -30,11 +29,15 @@ export interface SendOptions {
   readonly recorder: Recorder;
 }
 
-/** Runs a request; the response is whole, or a stream that has begun. */
+/**
+ * Runs a request; the response is whole, or a stream that has begun. `prompts` are those of a long
+ * request, which were encoded on another thread.
+ */
 export async function answer(
   service: Service,
   request: ServeRequest,
   options: SendOptions,
+  prompts?: readonly EncodedPrompt[],
 ): Promise<Response> {
   const candidates = service.candidates(request);
   // They share tokenizer, vocabulary and context.
@@ -42,15 +45,17 @@ export async function answer(
   if (!any || request.weights && !hasStreamWeights(any.session.config)) {
     throw badField("parscale.weights", "linear aggregation has no stream weights");
   }
-  requireIds("logit_bias", [...request.sampling.logitBias?.keys() ?? []], any);
-  const prompts = request.kind === "chat" ? 1 : request.prompts.length;
+  const promptModel = promptModelOf(any);
+  requireIds("logit_bias", [...request.sampling.logitBias?.keys() ?? []], promptModel.vocabSize);
+  for (const prompt of prompts ?? []) requireFitting(prompt, promptModel, request);
+  const count = request.kind === "chat" ? 1 : request.prompts.length;
   // The queue is counted before any text is encoded.
-  const job = service.accept(prompts * request.n);
+  const job = service.accept(count * request.n);
   let isSent = false;
   try {
     const format = request.tools && formatOf(any.session.tokenizer);
     const toolNames = new Set(request.tools?.tools.map(({ name }) => name));
-    const encoded = await encodePrompts(any, request);
+    const encoded = prompts ?? await encodePrompts(promptModel, request);
     const sequences = encoded.length * request.n;
     const constraints = await constraintsOf(any, request, format, sequences, options.signal);
     const promptTokens = encoded.reduce((sum, { tokens }) => sum + tokens.length, 0);
@@ -183,67 +188,4 @@ function answerStream(
       "x-accel-buffering": "no",
     },
   });
-}
-
-/** Encodes the prompts of a request and checks that they fit the context. */
-async function encodePrompts(model: ServedModel, request: ServeRequest): Promise<EncodedPrompt[]> {
-  const { tokenizer } = model.session;
-  const param = request.kind === "chat" ? "messages" : "prompt";
-  const encode = async (text: string, options: EncodeOptions): Promise<EncodedPrompt> => {
-    requireShort(param, text, model);
-    requireQueue();
-    const tokens = await encodeBeside(tokenizer, text, options);
-    requireFitting(param, tokens, model);
-    return { text, tokens: Array.from(tokens) };
-  };
-  if (request.kind === "chat") {
-    // A template writes out the tokens that frame a text.
-    const text = await renderRequest(tokenizer, request);
-    return [await encode(text, { frame: false })];
-  }
-  return await Array.fromAsync(request.prompts, async (prompt) => {
-    if (typeof prompt === "string") return await encode(prompt, {});
-    requireFitting(param, prompt, model);
-    return { text: tokenizer.decode(prompt), tokens: prompt };
-  });
-}
-
-/** Refuses a text that is too long for the context whatever its tokens are, before it is encoded. */
-function requireShort(param: string, text: string, { session, maxLength }: ServedModel): void {
-  const { tokenizer } = session;
-  const most = tokenizer.longestToken * maxLength;
-  if (text.length <= most) return;
-  const bytes = new TextEncoder().encode(text).length;
-  // NFC makes three bytes of nine at most.
-  const least = Math.ceil(bytes / (bytes === text.length ? 1 : 3) / tokenizer.longestToken);
-  if (least > maxLength) throw tooLong(param, `at least ${least}`, maxLength);
-}
-
-/** Refuses a prompt without tokens, with ids that the model lacks, or longer than the context. */
-function requireFitting(
-  param: string,
-  tokens: ArrayLike<number>,
-  model: ServedModel,
-): void {
-  const { length } = tokens, { maxLength } = model;
-  if (length === 0) throw badField(param, `\`${param}\` has no tokens`);
-  if (length > maxLength) throw tooLong(param, String(length), maxLength);
-  requireIds(param, tokens, model);
-}
-
-function requireIds(
-  param: string,
-  ids: ArrayLike<number>,
-  { session: { config: { vocabSize } } }: ServedModel,
-): void {
-  for (let i = 0; i < ids.length; i++) {
-    const id = ids[i]!;
-    if (Number.isInteger(id) && id >= 0 && id < vocabSize) continue;
-    throw badField(param, `token id ${id} is not in the vocabulary of ${vocabSize}`);
-  }
-}
-
-function tooLong(param: string, tokens: string, maxLength: number): ApiError {
-  const message = `the prompt has ${tokens} tokens, the model's context is ${maxLength}`;
-  return badField(param, message, "context_length_exceeded");
 }

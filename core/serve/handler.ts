@@ -1,20 +1,16 @@
 /** The HTTP API: one function from request to response, for any server that speaks the web's types. */
 import { type AccessRules, checkAccess, checkKey, corsHeaders } from "./access.ts";
-import { parseExactJson } from "../base/exact_json.ts";
-import { jsonDepth, jsonValue, show } from "../base/files.ts";
+import { show } from "../base/files.ts";
+import { HeldBytes, LONG_BODY, readBytes, streamBytes } from "./body.ts";
 import { ApiError, toApiError } from "./errors.ts";
 import { hasStreamWeights } from "../model/config.ts";
 import { answer } from "./generate.ts";
+import { documentOf, requestOf } from "./long_bodies.ts";
+import { detokenize, promptModelOf, readBody, tokenize } from "./prompts.ts";
 import { Recorder, type RequestRecord } from "./record.ts";
 import { readRequest } from "./request.ts";
 import type { ServedModel, Service } from "./service.ts";
-import { detokenize, tokenize, tokenizerInfo } from "./tokenizer_endpoints.ts";
-
-/** Largest request body, in bytes. */
-const MAX_BODY = 8 << 20;
-
-/** Deepest nesting of JSON in a request. */
-const MAX_DEPTH = 64;
+import { tokenizerInfo } from "./tokenizer_endpoints.ts";
 
 export interface HandlerOptions {
   readonly access: AccessRules;
@@ -53,24 +49,54 @@ export function createHandler(
   };
   const generate = (kind: "completion" | "chat"): Route => async (request, _, recorder) => {
     service.requireReady();
-    const wanted = readRequest(kind, await readJson(request), onUnknown);
+    using memory = new HeldBytes();
+    const bytes = await readBytes(request, memory);
     const { signal } = request;
+    const isLong = bytes.length >= LONG_BODY;
+    if (isLong) service.requireRoom(1); // before it is tokenized
+    const { wanted, prompts } = isLong
+      ? await requestOf(kind, bytes, longestModel(), signal, onUnknown)
+      : { wanted: readRequest(kind, readBody(bytes), onUnknown), prompts: undefined };
+    memory.hold(0);
     const onLateError = (error: unknown) => {
       onError(error);
       const { status } = toApiError(error);
       service.metrics.count("request_failure_total", { code: String(status) });
     };
-    return await answer(service, wanted, { signal, stallMs, onLateError, recorder });
+    return await answer(service, wanted, { signal, stallMs, onLateError, recorder }, prompts);
   };
   const first = () => {
     service.requireReady();
     return service.find(undefined);
   };
+  /** All share the tokenizer; the one that is asked checks the length again. */
+  const longestModel = () => {
+    const maxLength = Math.max(...service.models.map((model) => model.maxLength));
+    return { ...promptModelOf(first()), maxLength };
+  };
+  const document = (use: "tokenize" | "detokenize"): Route => async (request) => {
+    const model = promptModelOf(first()), memory = new HeldBytes();
+    const headers = { "content-type": "application/json" };
+    let isSent = false;
+    try {
+      const bytes = await readBytes(request, memory);
+      if (bytes.length < LONG_BODY) {
+        const work = { tokenize, detokenize }[use];
+        return new Response(await work(model, readBody(bytes)), { headers });
+      }
+      const long = await documentOf(use, bytes, model, request.signal);
+      memory.hold(long.length);
+      isSent = true;
+      return new Response(streamBytes(long, stallMs, () => memory.hold(0)), { headers });
+    } finally {
+      if (!isSent) memory.hold(0);
+    }
+  };
   const post: Record<string, Route> = {
     "/v1/chat/completions": generate("chat"),
     "/v1/completions": generate("completion"),
-    "/tokenize": async (request) => await tokenize(first(), await readJson(request)),
-    "/detokenize": async (request) => Response.json(detokenize(first(), await readJson(request))),
+    "/tokenize": document("tokenize"),
+    "/detokenize": document("detokenize"),
   };
   const get: Record<string, Route> = {
     "/v1/models": () => {
@@ -175,32 +201,4 @@ function modelDocument(model: ServedModel, service: Service, device: string) {
       device,
     },
   };
-}
-
-/** Reads a body of limited size and depth. */
-async function readJson(request: Request): Promise<unknown> {
-  const text = await readText(request);
-  if (jsonDepth(text) > MAX_DEPTH) {
-    throw new ApiError(400, `the request body nests JSON deeper than ${MAX_DEPTH} levels`);
-  }
-  const value = jsonValue(text, parseExactJson);
-  if (value === undefined) throw new ApiError(400, "the request body is not valid JSON");
-  return value;
-}
-
-async function readText(request: Request): Promise<string> {
-  const tooLarge = new ApiError(413, `the request body exceeds ${MAX_BODY} bytes`);
-  if (Number(request.headers.get("content-length")) > MAX_BODY) throw tooLarge;
-  try {
-    const parts: Uint8Array<ArrayBuffer>[] = [];
-    let length = 0;
-    for await (const part of request.body ?? []) {
-      if ((length += part.length) > MAX_BODY) throw tooLarge;
-      parts.push(part);
-    }
-    return await new Blob(parts).text();
-  } catch (error) {
-    if (error === tooLarge) throw tooLarge;
-    throw new ApiError(400, `the request body cannot be read: ${(error as Error).message}`);
-  }
 }

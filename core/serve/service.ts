@@ -178,6 +178,13 @@ export class Service implements Disposable {
     return candidates.find((model) => streamsOf(model) === streams)!;
   }
 
+  /** @throws {ApiError} 429 when the queue has no room for so many choices */
+  requireRoom(choices: number): void {
+    const { maxBatch, maxQueue } = this.options;
+    if (this.#outstanding + choices <= maxBatch + maxQueue) return;
+    throw tryLater(429, `the queue is full: ${this.#outstanding} choices`, RETRY_S);
+  }
+
   /** Reserves places for `choices` choices. @throws {ApiError} 429 when the queue is full */
   accept(choices: number): Job {
     this.requireReady();
@@ -185,9 +192,7 @@ export class Service implements Disposable {
     if (choices > room) {
       throw badField("n", `${choices} choices exceed the ${room} that this server takes at once`);
     }
-    if (this.#outstanding + choices > room) {
-      throw tryLater(429, `the queue is full: ${this.#outstanding} choices`, RETRY_S);
-    }
+    this.requireRoom(choices);
     this.#outstanding += choices;
     return new Job(this, choices);
   }
@@ -199,7 +204,7 @@ export class Service implements Disposable {
     const metrics = new ChoiceMetrics(this.metrics, model.name);
     this.metrics.count("streams_total", { streams: String(streamsOf(model)) });
     this.#running.set(index, { model: hosted, listener, job, metrics });
-    hosted.scheduler.add(index, request);
+    hosted.scheduler.add(index, { ...request, owner: job });
     this.#wake();
     return index;
   }

@@ -124,6 +124,24 @@ Deno.test("a full queue answers 429 with Retry-After; a choice too many is refus
   assertEquals((await server.complete({ ...LONG, max_tokens: 2, n: 3 })).choices.length, 3);
 });
 
+Deno.test("requests beside one of many choices take as long as their median, three times at most", async () => {
+  await using server = await TestServer.start(`--model ${MODEL}`);
+  const ask = async (fields: Record<string, unknown>) => {
+    const began = performance.now();
+    const { choices } = await server.complete({ prompt: "x", ignore_eos: true, ...fields });
+    return { choices: choices.length, ms: performance.now() - began };
+  };
+  const many = ask({ n: 128, max_tokens: 150 });
+  await until(async () => await running(server) > 7, "its rows are under way");
+  const times: number[] = [];
+  for (let i = 0; i < 9; i++) times.push((await ask({ max_tokens: 8 })).ms);
+  const sorted = times.toSorted((a, b) => a - b), median = sorted[4]!;
+  const { choices, ms } = await many;
+  assertEquals(choices, 128);
+  assert(sorted.at(-1)! < Math.max(3 * median, 300), `${times} ms`);
+  assert(sorted.at(-1)! < ms / 4, `${times} ms beside ${ms} ms`);
+});
+
 Deno.test("a signal while the model loads ends the program at once", () =>
   withScratch(async (cwd) => {
     using hub = Deno.listen({ hostname: "127.0.0.1", port: 0 });

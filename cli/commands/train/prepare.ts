@@ -256,6 +256,13 @@ async function openRunData(
       if (empty.length > 0) io.note(`left out ${filesText(empty, "empty")}`);
       if (bad.length > 0) io.note(`left out ${filesText(bad, "unreadable")}`);
     },
+    onTables: ([first, ...more]) =>
+      io.note(
+        `reading tables as plain text: "${first}"${
+          more.length > 0 ? ` and ${more.length} more` : ""
+        }` +
+          "; rows are read from JSON lines and Parquet",
+      ),
     onWait: (host) => io.note(`contacting ${host} …`),
     onCommit: (repository, commit) => io.note(`Reading ${repository} at ${commit}`),
   };

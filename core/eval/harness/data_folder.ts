@@ -18,11 +18,12 @@ import {
   show,
   statIfExists,
 } from "../../base/files.ts";
-import { type Compression, decompress } from "../../data/decompress.ts";
+import type { Compression } from "../../data/archives.ts";
+import { decompress } from "../../data/decompress.ts";
 import { rowOf } from "../../data/document.ts";
 import { decodeText, joinChunks } from "../../data/jsonl.ts";
 import { readTable } from "../../data/parquet.ts";
-import { chunksOf } from "../../data/read.ts";
+import { packedText } from "../../data/read.ts";
 import { DataError, UsageError } from "../../base/errors.ts";
 import type { FetchedData, FetchedFile } from "./fetch.ts";
 import { Row } from "./row.ts";
@@ -174,7 +175,7 @@ async function readFile(path: string, task: Task, files: DataFile[]): Promise<Ro
     rows = table.map((fields, i) => toRow(fields, path, i + 1));
   } else {
     const compression = packed === undefined ? undefined : COMPRESSION[packed.toLowerCase()];
-    const raw = chunksOf(path, note);
+    const raw = packedText(path, compression, note);
     const plain = compression ? decompress(raw, compression, path) : raw;
     const bytes = await joinChunks(plain, MAX_FILE_BYTES, `"${path}"`);
     const text = decodeText(bytes, `"${path}"`).replace(/^\ufeff/, "");

@@ -69,6 +69,38 @@ Deno.test("a long prompt delays a token by one chunk: every round decodes and pr
   assertEquals(last, ["token 0", "prefilled 1", "token 1"]);
 });
 
+/** Adds `count` requests of an owner from an index on. */
+function addAll(scheduler: Scheduler, from: number, count: number, maxTokens: number): void {
+  const owner = {};
+  for (let i = from; i < from + count; i++) {
+    scheduler.add(i, request(prompt(i, 3), { owner, maxTokens }));
+  }
+}
+
+Deno.test("owners take turns for rows, whatever number of requests each has", async () => {
+  using scheduler = new Scheduler(engine, { batch: 2 });
+  addAll(scheduler, 0, 8, 3);
+  const events = await Array.fromAsync(scheduler.round());
+  addAll(scheduler, 20, 3, 3);
+  addAll(scheduler, 30, 1, 3);
+  events.push(...await runAll(scheduler));
+  const order = events.filter(({ kind }) => kind === "prefilled").map(({ index }) => index);
+  assertEquals(order, [0, 1, 20, 30, 2, 21, 3, 22, 4, 5, 6, 7]);
+});
+
+Deno.test("an owner that arrives finds a row, whatever another's requests take", async () => {
+  using scheduler = new Scheduler(engine, { batch: 8 });
+  addAll(scheduler, 0, 30, 100);
+  for (let i = 0; i < 5; i++) await Array.fromAsync(scheduler.round());
+  assertEquals([scheduler.running, scheduler.waiting], [7, 23]);
+  addAll(scheduler, 50, 2, 2);
+  const events: string[] = [];
+  for (let i = 0; i < 3; i++) events.push(...kindsOf(await Array.fromAsync(scheduler.round())));
+  assert(events.includes("done 50"), events.join());
+  const tokens = new Set(events.filter((event) => /^token [0-6]$/.test(event)));
+  assertEquals(tokens.size, 7);
+});
+
 Deno.test("a short prompt passes a long one: two prefill in alternation", async () => {
   using scheduler = new Scheduler(chunked, { batch: 4 });
   scheduler.add(0, request(prompt(0, 160)));

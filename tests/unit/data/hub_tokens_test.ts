@@ -8,6 +8,7 @@ import type { TokenStore } from "../../../core/data/token_store.ts";
 import { HubClient } from "../../../core/hub/client.ts";
 import { RemoteFile } from "../../../core/hub/remote_file.ts";
 import { serveBytes, type StandInHub, startHub } from "../../cli/stand_in_hub.ts";
+import { manyGroups } from "../../parquet_groups.ts";
 import { withScratch } from "../../scratch.ts";
 import { bytesOf, contentOf, DATA, gzip, jsonLines, TOKENIZER, zstd } from "./testing.ts";
 
@@ -113,6 +114,16 @@ Deno.test("of a table only the text column is fetched, and an interrupted read c
     // The footer of so small a table is all of it; of the rows only the second group is asked for.
     assertEquals(ranges, [undefined, "bytes=329-437"]);
   }));
+
+Deno.test("small row groups that lie together are fetched by one request", () => {
+  const table = manyGroups(300, "one");
+  return withHub(async ({ hub, stores, folder }) => {
+    const found = await stores("many.parquet");
+    assertEquals(found.flatMap(contentOf), await local(folder, "many.parquet", table));
+    close(found);
+    assert(fetched(hub).length <= 3);
+  }, new Map([["many.parquet", table]]));
+});
 
 Deno.test("--text-column and --where choose the text and the rows", () =>
   withHub(async ({ stores, folder }) => {

@@ -30,6 +30,7 @@ const contextOf = (folder: string, more: Partial<DataContext> = {}): DataContext
   stdin: () => new ReadableStream(),
   onTokens: () => {},
   onSkipped: () => {},
+  onTables: () => {},
   onWait: () => {},
   onCommit: () => {},
   ...more,

@@ -12,7 +12,21 @@ export type Formula =
   | { readonly kind: "symbol"; readonly name: string }
   | { readonly kind: "call"; readonly name: Operation; readonly args: readonly Formula[] }
   /** A function nothing is known of, such as f in f(x). */
-  | { readonly kind: "unknown"; readonly name: string; readonly args: readonly Formula[] };
+  | { readonly kind: "unknown"; readonly name: string; readonly args: readonly Formula[] }
+  | Bound;
+
+/** A formula over the values of one of its variables, between bounds or at a place. */
+export interface Bound {
+  readonly kind: "bound";
+  readonly name: "sum" | "product" | "integral" | "derivative" | "limit";
+  readonly variable: string;
+  readonly body: Formula;
+  /** Lower bound, or the place of a limit. */
+  readonly from?: Formula | undefined;
+  readonly to?: Formula | undefined;
+  /** Sign of the infinity that stands in place of `to`, or of the place of a limit. */
+  readonly infinity?: 1 | -1 | undefined;
+}
 
 /** Everything that can be computed. */
 export type Operation =
@@ -39,5 +53,36 @@ export function symbolsOf(formula: Formula, names: Set<string> = new Set()): Set
   if (formula.kind === "call" || formula.kind === "unknown") {
     for (const arg of formula.args) symbolsOf(arg, names);
   }
+  if (formula.kind === "bound") {
+    const { name, variable, body, from, to } = formula;
+    const inner = symbolsOf(body);
+    if (name !== "derivative") inner.delete(variable);
+    for (const symbol of inner) names.add(symbol);
+    for (const bound of [from, to]) if (bound) symbolsOf(bound, names);
+  }
   return names;
+}
+
+const MINUS_ONE: Formula = { kind: "number", value: { over: -1n, under: 1n } };
+
+/** One over a formula. */
+export function reciprocal(formula: Formula): Formula {
+  return call("power", formula, MINUS_ONE);
+}
+
+/** Returns whether a formula is −1 as it is written. */
+export function isMinusOne(formula: Formula): boolean {
+  if (formula.kind !== "call" || formula.name !== "negate") return false;
+  const [one] = formula.args;
+  return one?.kind === "number" && one.value.over === 1n && one.value.under === 1n;
+}
+
+/** Drops every x between factors without letters, where it stands for a cross. */
+export function withoutCrosses(factors: readonly Formula[]): readonly Formula[] {
+  const isPlain = (factor: Formula | undefined) =>
+    factor !== undefined && symbolsOf(factor).size === 0;
+  return factors.filter((factor, i) =>
+    !(factor.kind === "symbol" && factor.name === "x" && isPlain(factors[i - 1]) &&
+      isPlain(factors[i + 1]))
+  );
 }

@@ -2,55 +2,41 @@
  * Reads a formula in LaTeX, as far as final answers need it.
  *
  * It follows the grammar of SymPy's reader, which the reference uses, with its surprises: `2^3^2` is
- * 64, `x(y)` is a function x of y, `e`, `i` and `\pi` are letters like others, `3:5` is a division, and
- * `2x3` without letters around is 6. Unlike that reader it accepts no text whose end it cannot read,
- * but for the base of a number.
+ * 64, `x(y)` is a function x of y, `e`, `i` and `\pi` are letters like others, `3:5` is a division,
+ * `2x3` without letters around is 6, and `\log_216` has the base 21. Unlike that reader it accepts no text
+ * whose end it cannot read, but for the base of a number and a last comma.
  */
-import { FUNCTIONS } from "./complex.ts";
-import { call, type Formula, type Operation, symbolsOf } from "./formula.ts";
-import { type Token, tokenize, UnreadableFormula } from "./latex_tokens.ts";
-import { fromDecimal, ONE } from "./rational.ts";
+import {
+  type Bound,
+  call,
+  type Formula,
+  isMinusOne,
+  type Operation,
+  reciprocal,
+  withoutCrosses,
+} from "./formula.ts";
+import {
+  APPROACHES,
+  BINOMIALS,
+  BOUND,
+  DIVIDE,
+  FRACTIONS,
+  GROUPS,
+  INVERTIBLE,
+  LOGARITHMS,
+  MULTIPLY,
+  NAMED,
+  NO_SYMBOLS,
+  ROUNDED,
+  TOTALS,
+} from "./latex_commands.ts";
+import { number, numberEnd, type Token, tokenize, UnreadableFormula } from "./latex_tokens.ts";
+
+/** Scripts of digits that are read again, over a formula. */
+const MOST_RETRIES = 20;
 
 /** Formulas that are longer or deeper than any answer are not read. */
 const LONGEST_TEXT = 500, DEEPEST = 60;
-
-/** Signs of a product. */
-const MULTIPLY = new Set(["*", "\\times", "\\cdot"]);
-/** Signs of a quotient. */
-const DIVIDE = new Set(["/", "\\div", ":"]);
-/** Commands of a fraction. */
-const FRACTIONS = new Set(["\\frac", "\\dfrac", "\\tfrac"]);
-/** Commands of a binomial coefficient. */
-const BINOMIALS = new Set(["\\binom", "\\dbinom", "\\tbinom"]);
-/** Parentheses and what closes them. */
-const GROUPS: Readonly<Record<string, string>> = {
-  "(": ")",
-  "[": "]",
-  "{": "}",
-  "\\{": "\\}",
-};
-/** Brackets that round, what closes them, and how they do. */
-const ROUNDED: Readonly<Record<string, readonly [string, Operation]>> = {
-  "\\lfloor": ["\\rfloor", "floor"],
-  "\\lceil": ["\\rceil", "ceil"],
-};
-
-/** Functions with commands of their own. */
-const NAMED: ReadonlySet<string> = new Set(Object.keys(FUNCTIONS).map((name) => `\\${name}`));
-/** Those that may have a base. */
-const LOGARITHMS = new Set(["\\log", "\\ln", "\\lg"]);
-/** Functions whose power −1 is the inverse. */
-const INVERTIBLE = /^(?:sin|cos|tan|csc|sec|cot|sinh|cosh|tanh)$/;
-
-/** Commands of the grammar other than symbols, and closing ones, which begin nothing. */
-const NO_SYMBOLS = new Set([
-  ...["\\infty", "\\int", "\\sum", "\\prod", "\\lim", "\\langle", "\\rangle", "\\mathit"],
-  ...["\\to", "\\rightarrow", "\\Rightarrow", "\\longrightarrow", "\\Longrightarrow", "\\neq"],
-  ...["\\leq", "\\le", "\\leqq", "\\leqslant", "\\geq", "\\ge", "\\geqq", "\\geqslant"],
-  ...["\\rfloor", "\\rceil", "\\times", "\\cdot", "\\div"],
-]);
-
-const MINUS_ONE: Formula = { kind: "number", value: { over: -1n, under: 1n } };
 
 /**
  * Reads a formula, or several with commas between them.
@@ -58,14 +44,25 @@ const MINUS_ONE: Formula = { kind: "number", value: { over: -1n, under: 1n } };
  */
 export function parseLatex(text: string): Formula[] {
   if (text.length > LONGEST_TEXT) throw new UnreadableFormula();
-  return new Parser(tokenize(text)).list();
+  const tokens = tokenize(text);
+  const last = tokens.findLastIndex(({ text }) => text !== ",");
+  return new Parser(tokens.slice(0, last + 1)).list();
 }
+
+/** Upper bound of a sum or product. */
+type Upper = Pick<Bound, "to" | "infinity">;
 
 class Parser {
   #at = 0;
   #depth = 0;
   /** True if a bar closes an absolute value. */
   #inBars = false;
+  /** Scripts of digits that were read again. */
+  #retries = 0;
+  /** Place of the differential that ends an integral. */
+  #differential = -1;
+  /** True inside a sum, integral, derivative or limit: others in it would take too long. */
+  #isBound = false;
 
   constructor(readonly tokens: readonly Token[]) {}
 
@@ -136,19 +133,24 @@ class Parser {
       if (this.#take("-")) negative = !negative;
       else if (!this.#take("+")) break;
     }
-    const factors = [this.#factor(true)];
-    while (this.#beginsFactor(!isArgument)) factors.push(this.#factor(!isArgument));
-    const product = withoutCrosses(factors).reduce((a, b) => call("multiply", a, b));
+    const product = this.#factors(!isArgument);
     return negative ? call("negate", product) : product;
+  }
+
+  /** Factors without signs between them. */
+  #factors(functionsToo: boolean): Formula {
+    const factors = [this.#factor(true)];
+    while (this.#beginsFactor(functionsToo)) factors.push(this.#factor(functionsToo));
+    return withoutCrosses(factors).reduce((a, b) => call("multiply", a, b));
   }
 
   #beginsFactor(functionsToo: boolean): boolean {
     const token = this.tokens[this.#at];
-    if (token === undefined) return false;
+    if (token === undefined || this.#at === this.#differential) return false;
     if (token.kind === "digit" || token.kind === "letter") return true;
     if (token.text === "|") return !this.#inBars;
     if (token.kind === "mark") return GROUPS[token.text] !== undefined;
-    if (NAMED.has(token.text) || LOGARITHMS.has(token.text) || token.text === "\\sqrt") {
+    if (NAMED.has(token.text) || LOGARITHMS.has(token.text) || BOUND.has(token.text)) {
       return functionsToo;
     }
     return token.text !== "\\}" && !NO_SYMBOLS.has(token.text);
@@ -178,7 +180,11 @@ class Parser {
     if (kind === "mark") throw new UnreadableFormula();
     const rounded = ROUNDED[text];
     if (rounded !== undefined) return call(rounded[1], this.#inside(false, rounded[0]));
+    if (TOTALS[text]) return this.#bound(() => this.#total(TOTALS[text]!));
+    if (text === "\\int") return this.#bound(() => this.#integral());
+    if (text === "\\lim") return this.#bound(() => this.#limit());
     if (FRACTIONS.has(text)) {
+      if (this.#isDerivative) return this.#bound(() => this.#derivative());
       const upper = this.#part();
       return call("multiply", upper, reciprocal(this.#part()));
     }
@@ -191,6 +197,93 @@ class Parser {
     if (LOGARITHMS.has(text) || NAMED.has(text)) return this.#function(text.slice(1));
     if (NO_SYMBOLS.has(text) || !/^\\[a-zA-Z]+$/.test(text)) throw new UnreadableFormula();
     return this.#symbol(text.slice(1), functionsToo);
+  }
+
+  #bound(read: () => Bound): Bound {
+    if (this.#isBound) throw new UnreadableFormula();
+    this.#isBound = true;
+    const bound = read();
+    this.#isBound = false;
+    return bound;
+  }
+
+  /** `\sum_{k=1}^{n} body`, the bounds in any order. */
+  #total(name: "sum" | "product"): Bound {
+    let variable = "", from: Formula | undefined, upper: Upper = {};
+    for (let i = 0; i < 2; i++) {
+      if (this.#take("_")) {
+        this.#require("{");
+        variable = this.#variable();
+        this.#require("=");
+        from = this.#inside(false, "}");
+      } else if (this.#take("^")) upper = this.#upper();
+    }
+    if (!from || !(upper.to || upper.infinity)) throw new UnreadableFormula();
+    return { kind: "bound", name, variable, from, ...upper, body: this.#product() };
+  }
+
+  /** An upper bound: a script, or infinity. */
+  #upper(): Upper {
+    const at = this.#at, isBraced = this.#take("{");
+    const place = this.#infinity();
+    if (place && (!isBraced || this.#take("}"))) return { infinity: place };
+    this.#at = at;
+    return { to: this.#script() };
+  }
+
+  #infinity(): 1 | -1 | undefined {
+    const sign = this.#take("-") ? -1 : 1;
+    return this.#take("\\infty") ? sign : undefined;
+  }
+
+  #variable(): string {
+    const token = this.tokens[this.#at++];
+    if (token?.kind !== "letter") throw new UnreadableFormula();
+    return token.text;
+  }
+
+  /** `\int_0^1 body dx` */
+  #integral(): Bound {
+    let from: Formula | undefined, to: Formula | undefined;
+    for (let i = 0; i < 2; i++) {
+      if (this.#take("_")) from = this.#script();
+      else if (this.#take("^")) to = this.#script();
+    }
+    const isDifferential = ({ kind, text }: Token) => kind === "letter" && /^d./.test(text);
+    const end = this.tokens.findIndex((token, i) => i >= this.#at && isDifferential(token));
+    if (!from || !to || end < 0) throw new UnreadableFormula();
+    this.#differential = end;
+    const body = this.#at === end ? number("1") : this.#expression();
+    if (this.#at++ !== end) throw new UnreadableFormula();
+    this.#differential = -1;
+    const variable = this.tokens[end]!.text.slice(1);
+    return { kind: "bound", name: "integral", variable, from, to, body };
+  }
+
+  /** `\lim_{x \to 0} body` */
+  #limit(): Bound {
+    this.#require("_");
+    this.#require("{");
+    const variable = this.#variable();
+    if (!APPROACHES.has(this.#next ?? "")) throw new UnreadableFormula();
+    const at = ++this.#at, infinity = this.#infinity();
+    if (!infinity) this.#at = at;
+    const from = infinity ? undefined : this.#inside(false, "}");
+    if (infinity) this.#require("}");
+    return { kind: "bound", name: "limit", variable, from, infinity, body: this.#product() };
+  }
+
+  /** True at `{d}{dx}` */
+  get #isDerivative(): boolean {
+    const text = this.tokens.slice(this.#at, this.#at + 6).map(({ text }) => text).join(" ");
+    return /^\{ d \} \{ d\S+ \}$/.test(text);
+  }
+
+  /** `{d}{dx} factors`, after the command of the fraction. */
+  #derivative(): Bound {
+    const variable = this.tokens[this.#at + 4]!.text.slice(1);
+    this.#at += 6;
+    return { kind: "bound", name: "derivative", variable, body: this.#factors(true) };
   }
 
   #braced(): Formula {
@@ -223,31 +316,10 @@ class Parser {
     return call("power", this.#braced(), reciprocal(degree));
   }
 
-  /** Digits, commas between groups of three, decimals. */
-  #number(): Formula {
-    let text = this.#digits();
-    while (this.#next === "," && this.#isGroupOfThree(this.#at + 1)) {
-      this.#at++;
-      text += this.#digits();
-    }
-    if (this.#next === "." && this.tokens[this.#at + 1]?.kind === "digit") {
-      this.#at++;
-      text += `.${this.#digits()}`;
-    }
-    return number(text);
-  }
-
-  #digits(): string {
-    let text = "";
-    while (this.tokens[this.#at]?.kind === "digit") text += this.tokens[this.#at++]!.text;
-    return text;
-  }
-
-  #isGroupOfThree(at: number): boolean {
-    const areDigits = (from: number, to: number) =>
-      this.tokens.slice(from, to).every(({ kind }) => kind === "digit");
-    return at + 3 <= this.tokens.length && areDigits(at, at + 3) &&
-      this.tokens[at + 3]?.kind !== "digit";
+  #number(to = numberEnd(this.tokens, this.#at)): Formula {
+    const digits = this.tokens.slice(this.#at, to).map(({ text }) => text);
+    this.#at = to;
+    return number(digits.join("").replaceAll(",", ""));
   }
 
   /** An index as text, primes included; empty where there is none. */
@@ -280,12 +352,13 @@ class Parser {
     return { kind: "unknown", name: full, args };
   }
 
-  /** A function with a name of its own, after that name. */
-  #function(name: string): Formula {
-    let base: Formula | undefined, exponent: Formula | undefined;
-    for (let i = 0; i < 2; i++) {
-      if (base === undefined && this.#take("_")) base = this.#script();
-      else if (exponent === undefined && this.#take("^")) exponent = this.#script();
+  /** A function with a name of its own, after that name and the scripts that were read. */
+  #function(name: string, base?: Formula, exponent?: Formula): Formula {
+    if (base === undefined && this.#take("_")) {
+      return this.#afterScript((base) => this.#function(name, base, exponent));
+    }
+    if (exponent === undefined && this.#take("^")) {
+      return this.#afterScript((exponent) => this.#function(name, base, exponent));
     }
     const argument = this.#take("(") ? this.#inside(false, ")") : this.#product(true);
     if (name === "lg") base ??= number("10");
@@ -302,30 +375,22 @@ class Parser {
     }
     return call("power", call(name as Operation, argument), exponent);
   }
-}
 
-function number(text: string): Formula {
-  const value = fromDecimal(text);
-  if (value === undefined) throw new UnreadableFormula();
-  return { kind: "number", value };
-}
-
-function reciprocal(formula: Formula): Formula {
-  return call("power", formula, MINUS_ONE);
-}
-
-function isMinusOne(formula: Formula): boolean {
-  if (formula.kind !== "call" || formula.name !== "negate") return false;
-  const [one] = formula.args;
-  return one?.kind === "number" && one.value.over === ONE.over && one.value.under === ONE.under;
-}
-
-/** Drops every x between factors without letters, where it stands for a cross. */
-function withoutCrosses(factors: readonly Formula[]): readonly Formula[] {
-  const isPlain = (factor: Formula | undefined) =>
-    factor !== undefined && symbolsOf(factor).size === 0;
-  return factors.filter((factor, i) =>
-    !(factor.kind === "symbol" && factor.name === "x" && isPlain(factors[i - 1]) &&
-      isPlain(factors[i + 1]))
-  );
+  /** Reads on behind a script: of digits as many belong to it as leave the function an argument. */
+  #afterScript(read: (script: Formula) => Formula): Formula {
+    const from = this.#at;
+    if (this.tokens[from]?.kind !== "digit") return read(this.#script());
+    const [depth, inBars, isBound] = [this.#depth, this.#inBars, this.#isBound];
+    for (let to = numberEnd(this.tokens, from); to > from; to--) {
+      if (this.tokens[to - 1]!.kind !== "digit" || this.tokens[to]?.text === ".") continue;
+      try {
+        this.#at = from;
+        return read(this.#number(to));
+      } catch (error) {
+        if (!(error instanceof UnreadableFormula) || ++this.#retries > MOST_RETRIES) throw error;
+        [this.#depth, this.#inBars, this.#isBound] = [depth, inBars, isBound];
+      }
+    }
+    throw new UnreadableFormula();
+  }
 }

@@ -5,6 +5,9 @@
  * forms one symbol with it, as in `dx`.
  */
 
+import type { Formula } from "./formula.ts";
+import { fromDecimal } from "./rational.ts";
+
 /** One symbol: a character, or a command with its backslash. */
 export interface Token {
   readonly kind: "digit" | "letter" | "command" | "mark";
@@ -26,7 +29,7 @@ const TOKEN = new RegExp(
     "(?<command>\\\\(?:[a-zA-Z]+|[^]))",
     "(?<digit>[0-9])",
     "(?<letter>d[ \\t\\r\\n]*(?:[a-zA-Z]|\\\\[a-zA-Z]+)|[a-zA-Z])",
-    "(?<mark>[+\\-*\\/(){}\\[\\]|_^:!',.])",
+    "(?<mark>[+\\-*\\/(){}\\[\\]|_^:!',.=])",
   ].join("|"),
   "uy",
 );
@@ -52,4 +55,24 @@ export function tokenize(text: string): Token[] {
     else throw new UnreadableFormula();
   }
   return tokens;
+}
+
+/** End of a number that begins at a place: digits, commas between groups of three, decimals. */
+export function numberEnd(tokens: readonly Token[], from: number): number {
+  const isDigit = (at: number) => tokens[at]?.kind === "digit";
+  const digitsEnd = (at: number) => {
+    while (isDigit(at)) at++;
+    return at;
+  };
+  const isGroup = (at: number) => [1, 2, 3].every((i) => isDigit(at + i)) && !isDigit(at + 4);
+  let end = digitsEnd(from);
+  while (tokens[end]?.text === "," && isGroup(end)) end += 4;
+  return tokens[end]?.text === "." && isDigit(end + 1) ? digitsEnd(end + 1) : end;
+}
+
+/** The formula of a decimal number. */
+export function number(text: string): Formula {
+  const value = fromDecimal(text);
+  if (value === undefined) throw new UnreadableFormula();
+  return { kind: "number", value };
 }

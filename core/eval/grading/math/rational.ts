@@ -12,7 +12,7 @@ export interface Rational {
 }
 
 /** Largest number of bits; larger numbers are not computed. */
-const MOST_BITS = 16_000;
+const MOST_BITS = 24_000;
 
 const ZERO: Rational = { over: 0n, under: 1n };
 export const ONE: Rational = { over: 1n, under: 1n };
