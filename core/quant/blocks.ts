@@ -178,17 +178,18 @@ function unpackQ6K(b: Uint8Array, at: number, { codes, scales }: Quantized, n: n
   }
 }
 
-/** Q5_0, or with a minimum in f16 at byte 2 Q5_1, in codes of 8 bits. */
-function unpackQ5(hasMin: boolean): BlockLayout["unpack"] {
-  const high = hasMin ? 4 : 2;
-  return (b, at, { codes, scales, offsets }, n) => {
-    const d = scales[n] = half(b, at);
-    if (hasMin) offsets![n] = 16 * d + half(b, at + 2);
-    for (let i = 0; i < 32; i++) {
-      const low = b[at + high + 4 + (i & 15)]! >> (i >> 4) * 4 & 15;
-      codes[n * 32 + i] = (low | (b[at + high + (i >> 3)]! >> (i & 7) & 1) << 4) + 112;
-    }
-  };
+/** Codes of 8 bits. */
+function unpackQ5_1(b: Uint8Array, at: number, target: Quantized, n: number): void {
+  const source = sourceOf(b), words = wordsOf(target.codes);
+  const d = target.scales[n] = half(b, at);
+  target.offsets![n] = 16 * d + half(b, at + 2);
+  const fifth = source.getUint32(at + 4, true);
+  for (let i = 0; i < 32; i += 4) {
+    const low = source.getUint32(at + 8 + (i & 15), true) >>> (i >> 4) * 4 & 0x0f0f0f0f;
+    // Spreads four bits over the bytes of a word.
+    const bits = Math.imul(fifth >>> i & 15, 0x204081) & 0x01010101;
+    words.setUint32(n * 32 + i, (low | bits << 4) + 0x70707070, true);
+  }
 }
 
 /** Codes of 4 bits. */
@@ -252,17 +253,12 @@ const LAYOUTS = {
   BF16: { elements: 1, bytes: 2 },
   Q4_0: { elements: 32, bytes: 18, decode: nibbles(2, { zero: 8 }) },
   Q4_1: { elements: 32, bytes: 20, decode: nibbles(4, { min: 2 }) },
-  Q5_0: {
-    elements: 32,
-    bytes: 22,
-    decode: nibbles(6, { high: 2, zero: 16 }),
-    unpack: unpackQ5(false),
-  },
+  Q5_0: { elements: 32, bytes: 22, decode: nibbles(6, { high: 2, zero: 16 }) },
   Q5_1: {
     elements: 32,
     bytes: 24,
     decode: nibbles(8, { high: 4, min: 2 }),
-    unpack: unpackQ5(true),
+    unpack: unpackQ5_1,
   },
   Q8_0: {
     elements: 32,

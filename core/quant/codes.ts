@@ -119,14 +119,14 @@ export function repack(blocks: Uint8Array, type: BlockType, target: Quantized): 
     return;
   }
   const { codes, scales } = target;
-  const bits = type === "Q8_0" ? 8 : 4, codeBytes = 4 * bits, blockBytes = 2 + codeBytes;
-  const step = BATCH_ELEMENTS / 32, count = blocks.length / blockBytes;
+  const bits = Number(type[1]), codeBytes = bits === 4 ? 16 : 32;
+  const step = BATCH_ELEMENTS / 32, count = blocks.length / bytes;
   const at = reserve(BATCH_ELEMENTS);
   for (let first = 0; first < count; first += step) {
-    const part = blocks.subarray(first * blockBytes, (first + step) * blockBytes);
+    const part = blocks.subarray(first * bytes, (first + step) * bytes);
     new Uint8Array(memory.buffer, at.stored).set(part);
     repackBlocks(at.stored, at.stored + part.length, bits, at.codes, at.scales);
-    const made = part.length / blockBytes;
+    const made = part.length / bytes;
     codes.set(new Uint8Array(memory.buffer, at.codes, made * codeBytes), first * codeBytes);
     scales.set(new Float32Array(memory.buffer, at.scales, made), first);
   }

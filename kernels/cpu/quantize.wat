@@ -112,11 +112,18 @@
       (local.set $values (local.get $blockEnd))
       (br_if $blocks (i32.lt_u (local.get $values) (local.get $end)))))
 
-  ;; Repacks Q8_0 or Q4_0 blocks of a GGUF file, 32 elements each, from $from to $end: a scale in f16, and
-  ;; signed codes of 8 bits or unsigned ones of 4, of which the low halves are elements 0 to 15.
+  ;; Bit i mod 8 of byte i as 16, and 112 more, by which codes around 16 become codes around 128.
+  (func $fifthBits (param $bytes v128) (result v128)
+    (i8x16.add (i8x16.splat (i32.const 112)) (v128.and (i8x16.splat (i32.const 16))
+      (i8x16.ne (v128.const i8x16 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0) (v128.and (local.get $bytes)
+        (v128.const i8x16 1 2 4 8 16 32 64 0x80 1 2 4 8 16 32 64 0x80))))))
+
+  ;; Repacks Q8_0, Q5_0 or Q4_0 blocks of a GGUF file, 32 elements each, from $from to $end: a scale in f16,
+  ;; and signed codes of 8 bits or unsigned ones of 4, of which the low halves are elements 0 to 15; those of
+  ;; 5 bits, which become 8, have their highest bits in a word before.
   (func (export "repackBlocks")
     (param $from i32) (param $end i32) (param $bits i32) (param $codes i32) (param $scales i32)
-    (local $half i32) (local $low v128) (local $high v128)
+    (local $half i32) (local $low v128) (local $high v128) (local $fifth v128)
     (loop $next
       ;; An f16 has the bits of an f32 whose exponent is 112 less; infinities and NaN have all its bits.
       (local.set $half (i32.load16_u (local.get $from)))
@@ -140,7 +147,21 @@
             (v128.xor (v128.load offset=18 (local.get $from)) (v128.const i8x16
               0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80 0x80)))
           (local.set $codes (i32.add (local.get $codes) (i32.const 32)))
-          (local.set $from (i32.add (local.get $from) (i32.const 34))))
+          (local.set $from (i32.add (local.get $from) (i32.const 34)))
+          (br_if $next (i32.lt_u (local.get $from) (local.get $end)))
+          (return)))
+      (if (i32.eq (local.get $bits) (i32.const 5))
+        (then
+          (local.set $low (v128.load offset=6 (local.get $from)))
+          (local.set $high (i8x16.shr_u (local.get $low) (i32.const 4)))
+          (local.set $low (v128.and (local.get $low) (i8x16.splat (i32.const 15))))
+          (local.set $fifth (v128.load32_zero offset=2 (local.get $from)))
+          (v128.store (local.get $codes) (i8x16.add (local.get $low) (call $fifthBits
+            (i8x16.shuffle 0 0 0 0 0 0 0 0 1 1 1 1 1 1 1 1 (local.get $fifth) (local.get $fifth)))))
+          (v128.store offset=16 (local.get $codes) (i8x16.add (local.get $high) (call $fifthBits
+            (i8x16.shuffle 2 2 2 2 2 2 2 2 3 3 3 3 3 3 3 3 (local.get $fifth) (local.get $fifth)))))
+          (local.set $codes (i32.add (local.get $codes) (i32.const 32)))
+          (local.set $from (i32.add (local.get $from) (i32.const 22))))
         (else
           ;; Neighbours share a byte: the second of each pair moves to the high half of the first.
           (local.set $high (i8x16.shr_u (local.get $low) (i32.const 4)))
