@@ -51,6 +51,7 @@ export interface TokenizerLists {
 export interface ModelFiles {
   /** The folder, or the path of the GGUF file. */
   readonly model: string;
+  readonly isGguf: boolean;
   has(name: string): Promise<boolean>;
   /** Bytes of a file that there is. */
   read(name: string, maxBytes?: number): Promise<Uint8Array<ArrayBuffer>>;

@@ -20,6 +20,7 @@ export async function openModelFiles(model: string): Promise<ModelFiles> {
 export function filesOf(folder: string): ModelFiles {
   return withJson({
     model: folder,
+    isGguf: false,
     has: async (name) => await statIfExists(`${folder}/${name}`) !== undefined,
     read: (name, maxBytes) => readRegularFile(`${folder}/${name}`, maxBytes),
   });

@@ -11,6 +11,7 @@ import {
   PAPER_SHAPES,
   type PaperShape,
 } from "../model/paper_shapes.ts";
+import type { ModelFiles } from "../base/companions.ts";
 import { isGguf, openModelFiles } from "./model_files.ts";
 import { CONFIG_FILE } from "./open.ts";
 
@@ -19,8 +20,8 @@ export interface ShapeSource {
   readonly json: JsonObject;
   /** Names the source in messages. */
   readonly path: string;
-  /** The folder given, whose tokenizer goes with the shape; undefined for a name or a file. */
-  readonly directory: string | undefined;
+  /** The model given, whose tokenizer goes with the shape; undefined for a name or a file. */
+  readonly files: ModelFiles | undefined;
 }
 
 /** Reads the `config.json` that a name, a file or a folder stands for. */
@@ -29,17 +30,13 @@ export async function readShape(source: string): Promise<ShapeSource> {
   if (info === undefined) {
     const shape = findPaperShape(source);
     if (shape === undefined) throw unknownShape(source);
-    return { json: paperConfigJson(shape), path: shape.name, directory: undefined };
+    return { json: paperConfigJson(shape), path: shape.name, files: undefined };
   }
   const isModel = info.isDirectory || await isGguf(source);
   const path = isModel ? `${source}/${CONFIG_FILE}` : source;
-  return {
-    json: isModel && !info.isDirectory
-      ? await (await openModelFiles(source)).json(CONFIG_FILE)
-      : await readJsonObject(path),
-    path,
-    directory: isModel ? source : undefined,
-  };
+  const files = isModel ? await openModelFiles(source) : undefined;
+  const json = files?.isGguf ? await files.json(CONFIG_FILE) : await readJsonObject(path);
+  return { json, path, files };
 }
 
 function unknownShape(source: string): DataError {

@@ -9,10 +9,9 @@
 import { setImmediate } from "node:timers/promises";
 import type { WeightType } from "../model/config.ts";
 import { ioError, openRegularFile, readExactlySync } from "../base/files.ts";
-import { COMPANION_FILES } from "../base/companions.ts";
+import { COMPANION_FILES, type ModelFiles } from "../base/companions.ts";
 import { writeAllSync } from "../base/write_all.ts";
 import { INDEX_FILE, type StoredTensor, WEIGHTS_FILE } from "./open.ts";
-import { openModelFiles } from "./model_files.ts";
 import type { StoredRange } from "./quantization.ts";
 import { readPart, valuesOf } from "./read.ts";
 import { encodeHeader } from "./safetensors.ts";
@@ -188,8 +187,8 @@ export async function writeBytes(path: string, bytes: Uint8Array): Promise<void>
 }
 
 /** Copies what a model has beside its weights into a folder, and returns the names. */
-export async function copyCompanions(model: string, folder: string): Promise<string[]> {
-  const files = await openModelFiles(model), copied: string[] = [];
+export async function copyCompanions(files: ModelFiles, folder: string): Promise<string[]> {
+  const copied: string[] = [];
   for (const name of COMPANION_FILES) {
     if (!await files.has(name)) continue;
     await writeBytes(`${folder}/${name}`, await files.read(name));

@@ -59,7 +59,7 @@ export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<
     await using hash = startBackboneHash(source, signal);
     const stream = { inspect, signal: hash.signal };
     const files = [CONFIG_FILE];
-    if (!options.introducedOnly) files.push(...await copyCompanions(source.directory, folder));
+    if (!options.introducedOnly) files.push(...await copyCompanions(source.files, folder));
     for (const path of plan.codeFiles) {
       const name = basename(path);
       await writeBytes(`${folder}/${name}`, await readRegularFile(path));
@@ -94,13 +94,13 @@ export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<
 }
 
 function cardOf(
-  { options, config }: ConversionPlan,
+  { options, config, source }: ConversionPlan,
   backboneSha256: string | undefined,
 ): Promise<string> {
   return modelCard({
     folder: options.out,
     config,
-    source: options.model,
+    source: source.files,
     backboneSha256,
     isAdapter: options.introducedOnly ?? false,
     hasCode: options.hfCode !== undefined,

@@ -7,7 +7,7 @@ import { basename } from "node:path";
 import type { QuantizedFormat } from "../quant/codes.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
 import { countParameters } from "../model/parameters.ts";
-import { openModelFiles } from "../checkpoint/model_files.ts";
+import type { ModelFiles } from "../base/companions.ts";
 
 export const CARD_FILE = "README.md";
 
@@ -17,7 +17,7 @@ export interface ModelCard {
   readonly folder: string;
   readonly config: ModelConfig;
   /** Checkpoint folder it was made from; undefined for weights from a random start. */
-  readonly source: string | undefined;
+  readonly source: ModelFiles | undefined;
   /** Hash of the backbone's weights, where it is known. */
   readonly backboneSha256?: string | undefined;
   /** True if the folder has ParScale parameters alone. */
@@ -34,7 +34,7 @@ export interface ModelCard {
 /** Text of the card, in Markdown with the front matter of the hub. */
 export async function modelCard(card: ModelCard): Promise<string> {
   const name = basename(card.folder);
-  const base = card.source === undefined ? undefined : nameOf(card.source);
+  const base = card.source === undefined ? undefined : nameOf(card.source.model);
   const licence = card.source === undefined ? [] : await licenceOf(card.source);
   return [
     frontMatter(base, licence),
@@ -61,8 +61,7 @@ function nameOf(path: string): string {
 }
 
 /** Lines of the front matter of a model's own card that name its licence. */
-async function licenceOf(model: string): Promise<readonly string[]> {
-  const files = await openModelFiles(model);
+async function licenceOf(files: ModelFiles): Promise<readonly string[]> {
   if (!await files.has(CARD_FILE)) return [];
   const card = await files.read(CARD_FILE).catch(() => new Uint8Array()); // may be odd, and is not needed
   const [, head = ""] = /^---\r?\n(.*?)\r?\n---/s.exec(new TextDecoder().decode(card)) ?? [];

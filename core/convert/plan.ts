@@ -133,7 +133,7 @@ function convertedModel(options: ConversionOptions, source: Checkpoint): MergedM
 /** Returns whether there is nothing to strip or to merge, so that the result is a copy. */
 export function isPlainCopy({ options, source, folds }: ConversionPlan): boolean {
   if (options.merge) return !folds && source.adapter === undefined;
-  if (folds || isGgufName(source.directory)) return false;
+  if (folds || source.files.isGguf) return false;
   return !!options.strip && !String(source.configJson.model_type).endsWith("_parscale");
 }
 

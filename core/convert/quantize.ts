@@ -68,7 +68,7 @@ export function quantizeCheckpoint(
   const replaces = options.overwrite ? "checkpoint" : undefined;
   return writeFolder(options.out, { replaces, signal }, async (folder) => {
     using _quantizer = quantizer;
-    const companions = await copyCompanions(source.directory, folder);
+    const companions = await copyCompanions(source.files, folder);
     const { maxShardSize: maxShardBytes, format } = options;
     await using sourceHash = startBackboneHash(source, signal);
     const hash = createHash("sha256");
@@ -85,7 +85,7 @@ export function quantizeCheckpoint(
       ...source.configJson,
       [QUANTIZATION_KEY]: quantizationJson(scheme),
     });
-    const facts = { folder: options.out, config: source.config, source: options.model };
+    const facts = { folder: options.out, config: source.config, source: source.files };
     const card = await modelCard({ ...facts, backboneSha256: sourceSha256, quantization: format });
     await writeText(`${folder}/${CARD_FILE}`, card);
     if (run.verify) await checkQuantized(folder, signal);

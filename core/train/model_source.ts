@@ -6,7 +6,8 @@
  * each of its parameters. What cannot be (other streams than the checkpoint has, no trainable
  * parameter) is refused here, before anything is allocated.
  */
-import { isGgufName } from "../base/companions.ts";
+import type { ModelFiles } from "../base/companions.ts";
+import { openModelFiles } from "../checkpoint/model_files.ts";
 import { backboneHash } from "../checkpoint/backbone.ts";
 import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
 import { configToJson, parseConfig } from "../checkpoint/config.ts";
@@ -58,8 +59,8 @@ export interface ModelChoices {
 export interface ModelSource {
   readonly config: ModelConfig;
   readonly configJson: JsonObject;
-  /** Folder of the tokenizer and other companions; undefined where there are none. */
-  readonly directory: string | undefined;
+  /** Tokenizer and other companions; undefined where there are none. */
+  readonly files: ModelFiles | undefined;
   /** The checkpoint underneath, if there is one. */
   readonly checkpoint: Checkpoint | undefined;
   readonly params: "all" | "introduced";
@@ -84,7 +85,7 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
   }
   const base = await openBase(choices);
   const aggregation = choices.aggregation ?? base.config.aggregator;
-  const ofFile = base.checkpoint !== undefined && isGgufName(base.checkpoint.directory);
+  const ofFile = base.checkpoint?.files.isGguf;
   const { params = ofFile ? "introduced" : "all", seed } = choices;
   const saveDtype = choices.saveDtype ??
     (params === "all" && base.checkpoint ? dtypeOfCodes(base.checkpoint) : undefined);
@@ -125,7 +126,7 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
     return scratchValues(spec, seed, choices.initStd);
   };
   let hash: Promise<string> | undefined;
-  const code = base.directory === undefined ? [] : await codeFiles(base.directory);
+  const code = base.files === undefined ? [] : await codeFiles(base.files.model);
   const json = configToJson(config, base.configJson, { localCode: code.length > 0 });
   return {
     ...base,
@@ -158,7 +159,7 @@ async function startOf(checkpoint: Checkpoint | undefined): Promise<"text" | "no
 }
 
 /** The model before any choice. */
-type Base = Pick<ModelSource, "config" | "configJson" | "directory" | "checkpoint">;
+type Base = Pick<ModelSource, "config" | "configJson" | "files" | "checkpoint">;
 
 async function openBase({ model, adapter, configFrom, tokenizer }: ModelChoices): Promise<Base> {
   if ((model === undefined) === (configFrom === undefined)) {
@@ -169,14 +170,14 @@ async function openBase({ model, adapter, configFrom, tokenizer }: ModelChoices)
   }
   if (model !== undefined) {
     const checkpoint = await openCheckpoint(model, { adapter, purpose: "`train`" });
-    const { config, configJson, directory } = checkpoint;
-    return { config, configJson, directory, checkpoint };
+    const { config, configJson, files } = checkpoint;
+    return { config, configJson, files, checkpoint };
   }
-  const { json, path, directory } = await readShape(configFrom!);
+  const { json, path, files } = await readShape(configFrom!);
   return {
     config: parseConfig(json, path),
     configJson: json,
-    directory: tokenizer ?? directory,
+    files: tokenizer === undefined ? files : await openModelFiles(tokenizer),
     checkpoint: undefined,
   };
 }

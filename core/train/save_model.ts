@@ -40,7 +40,7 @@ export async function saveModel(
   trainer: Trainer,
   options: SaveOptions,
 ): Promise<void> {
-  const { config, directory } = source;
+  const { config, files } = source;
   const R = options.reparameterize;
   const folded = R > 0 ? await compute(trainer, buildFold(config, R)) : new Map();
   const { dtype } = config;
@@ -68,9 +68,9 @@ export async function saveModel(
   }
   await writeWeights(folder, tensors);
   await writeJson(`${folder}/${CONFIG_FILE}`, source.configJson);
-  if (directory === undefined) return;
-  await copyCompanions(directory, folder);
-  for (const path of await codeFiles(directory)) {
+  if (files === undefined) return;
+  await copyCompanions(files, folder);
+  for (const path of await codeFiles(files.model)) {
     await writeBytes(`${folder}/${basename(path)}`, await readRegularFile(path));
   }
 }

@@ -1,6 +1,5 @@
 /** Carries out `parscale convert`. */
 import { convert } from "../../../core/convert/convert.ts";
-import { isGgufName } from "../../../core/base/companions.ts";
 import { isOfficial } from "../../../core/checkpoint/config.ts";
 import { type ConversionPlan, isPlainCopy, withValues } from "../../../core/convert/plan.ts";
 import { quantizeCheckpoint } from "../../../core/convert/quantize.ts";
@@ -70,7 +69,7 @@ async function withTextStart(
 
 /** Says how large a folder made of a GGUF file will be: it holds more bits a weight than the file. */
 function noteSize({ options, source, config, bytes }: ConversionPlan, out: string, io: Io): void {
-  if (options.introducedOnly || !isGgufName(source.directory)) return;
+  if (options.introducedOnly || !source.files.isGguf) return;
   io.note(`writing ${bytesText(bytes)} in ${config.dtype} to ${out}`);
 }
 

@@ -93,7 +93,7 @@ async function writeExport(
   checkpoint: Checkpoint,
   onProgress: (written: number) => void,
 ): Promise<{ weightBytes: number; companions: string[] }> {
-  const { config, tensors, directory } = checkpoint;
+  const { config, tensors, files } = checkpoint;
   const { tokens, capacity, target, weights } = plan;
   const program = (tokens: number) =>
     buildForward(config, { batch: 1, tokens, capacity, selected: 1 }, { head: "logits" });
@@ -117,7 +117,7 @@ async function writeExport(
       programs: written.programs,
     });
     await writeText(`${folder}/README.md`, guideFor(plan));
-    const companions = await copyCompanions(directory, folder);
+    const companions = await copyCompanions(files, folder);
     return { weightBytes: written.weightBytes, companions };
   });
 }

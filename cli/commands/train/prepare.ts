@@ -1,6 +1,6 @@
 /** From a plan to everything a run consists of: model, data, device, trainer and schedule. */
 import { ELEMENT_BYTES } from "../../../core/base/dtype.ts";
-import { isGgufName } from "../../../core/base/companions.ts";
+import type { ModelFiles } from "../../../core/base/companions.ts";
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import { exactJsonText } from "../../../core/base/exact_json.ts";
@@ -66,7 +66,7 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
   const share = microBatchOf(plan.length, ranks.world);
   const transport = ranks.transport();
   const source = await withTextStart(await openSource(plan, io), plan, io);
-  const tokenizer = await openTokenizerIfAny(source.directory, plan);
+  const tokenizer = await openTokenizerIfAny(source.files, plan);
   const device = await ranks.openDevice();
   let data: OpenedData | undefined;
   try {
@@ -130,7 +130,7 @@ async function openSource({ model: choices, saved }: TrainPlan, io: Io): Promise
 
 /** Says how large checkpoints of a GGUF file are: each holds the whole model, in more bits a weight. */
 function noteSize({ params, config, checkpoint }: ModelSource, io: Io): void {
-  if (params === "introduced" || !checkpoint || !isGgufName(checkpoint.directory)) return;
+  if (params === "introduced" || !checkpoint || !checkpoint.files.isGguf) return;
   const count = parameterSpecs(config).reduce((sum, { shape }) => sum + elementCount(shape), 0);
   const size = bytesText(count * ELEMENT_BYTES[config.dtype]);
   io.note(`every checkpoint holds the whole model: ${size} in ${config.dtype}`);
@@ -145,9 +145,9 @@ async function withTextStart(
   { prefixInit, model: { reparameterize }, saved, out, ranks: { threads } }: TrainPlan,
   io: Io,
 ): Promise<ModelSource> {
-  const { config, checkpoint, directory } = source;
+  const { config, checkpoint, files } = source;
   const adds = checkpoint !== undefined && config.prefix && !isParScale(checkpoint.config);
-  const isPossible = adds && reparameterize === 0 && await hasTokenizer(directory!);
+  const isPossible = adds && reparameterize === 0 && await hasTokenizer(files!);
   if (!isPossible && prefixInit === "text") {
     throw new UsageError(
       "`--prefix-init text` needs prefixes that are added to a checkpoint with a tokenizer, " +
@@ -160,7 +160,7 @@ async function withTextStart(
   const compute = async () => {
     const { textStart } = await import("../../../core/session/text_start.ts");
     // As one part: training has an arena that grows otherwise.
-    const whole = { model: directory!, threads, splitAbove: Infinity, quantize: "none" } as const;
+    const whole = { model: files!.model, threads, splitAbove: Infinity, quantize: "none" } as const;
     using session = await openModel(whole, io);
     return await textStart(session, config);
   };
@@ -186,11 +186,11 @@ async function openFolder(name: string, io: Io): Promise<string> {
 }
 
 async function openTokenizerIfAny(
-  directory: string | undefined,
+  files: ModelFiles | undefined,
   options: TokenizerOptions,
 ): Promise<Tokenizer | undefined> {
-  if (directory === undefined || !await hasTokenizer(directory)) return undefined;
-  return await openTokenizer(directory, options);
+  if (files === undefined || !await hasTokenizer(files)) return undefined;
+  return await openTokenizer(files, options);
 }
 
 /**
@@ -225,7 +225,7 @@ function noteChoice(
 async function openRunData(
   { data, endToken, length, ranks: { threads }, saved, templateVariables }: TrainPlan,
   ranks: Ranks,
-  { config, directory }: ModelSource,
+  { config, files }: ModelSource,
   tokenizer: Tokenizer | undefined,
 ): Promise<OpenedData> {
   const { io } = ranks;
@@ -240,7 +240,7 @@ async function openRunData(
     cacheFolder: `${cacheFolder(io.env)}/tokens`,
     threads: threads ?? usableCores(),
     signal: io.interruption,
-    ...(tokenizer && directory !== undefined ? { tokenizerFolder: directory } : {}),
+    ...(tokenizer && files !== undefined ? { tokenizerFolder: files.model } : {}),
     ...(templateVariables && { templateVariables: exactJsonText(templateVariables) }),
     ...(end === undefined ? {} : { endToken: end }),
     tokensNeeded: (rowTokens) => Math.min(tokens, steps * length.batch * rowTokens),

@@ -1,6 +1,6 @@
 /** Carries out `parscale train`: opens or resumes the run folder, trains, reports and saves. */
 import { basename, dirname, join } from "node:path";
-import { isGgufName } from "../../../core/base/companions.ts";
+import type { ModelFiles } from "../../../core/base/companions.ts";
 import { DataError, NumericalError, UsageError } from "../../../core/base/errors.ts";
 import { type JsonObject, readJsonObject, realPath } from "../../../core/base/files.ts";
 import { VERSION } from "../../../core/base/version.ts";
@@ -252,14 +252,14 @@ function interrupted(signal: EndingSignal, out: string, state: TrainingState): I
 }
 
 /** Path of a model from any folder. A link to a GGUF file stays: files of the hub's cache have no name. */
-async function lastingPath(model: string): Promise<string> {
-  if (!isGgufName(model)) return await realPath(model);
+async function lastingPath({ model, isGguf }: ModelFiles): Promise<string> {
+  if (!isGguf) return await realPath(model);
   return join(await realPath(dirname(model)), basename(model));
 }
 
 /** Returns what `config.json` of the run records. */
 async function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocation) {
-  const { source: { directory, checkpoint }, trainer: { sizes, recompute, accumulates } } = run;
+  const { source: { checkpoint }, trainer: { sizes, recompute, accumulates } } = run;
   return {
     schema: RUN_SCHEMA,
     version: VERSION,
@@ -267,7 +267,7 @@ async function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocatio
     started_at: invocation.startedAt.toISOString(),
     device: run.device.name,
     folder: Deno.cwd(),
-    backbone: checkpoint && directory ? await lastingPath(directory) : null,
+    backbone: checkpoint ? await lastingPath(checkpoint.files) : null,
     steps: run.loop.schedule.steps,
     data_fingerprint: run.stream.fingerprint,
     data_keys: run.data.keys,

@@ -259,7 +259,7 @@ export async function writeCard(
   const card = await modelCard({
     folder: plan.out,
     config: source.config,
-    source: source.checkpoint && source.directory,
+    source: source.checkpoint?.files,
     isAdapter,
     backboneSha256: isAdapter ? await source.backboneSha256() : undefined,
     training: trainingLines(run, plan, state),

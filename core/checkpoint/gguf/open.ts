@@ -65,6 +65,7 @@ export function ggufFiles(
   };
   return {
     model: path,
+    isGguf: true,
     has: (name: string) => Promise.resolve(Object.hasOwn(files, name)),
     read: async (name: string) => await files[name]!(),
     lists: () => tokenizerLists(metadata),

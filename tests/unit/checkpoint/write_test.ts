@@ -1,4 +1,5 @@
 /** Files that must survive a power cut. */
+import { filesOf } from "../../../core/checkpoint/model_files.ts";
 import { assertEquals } from "@std/assert";
 import { copyCompanions, writeJson, writeSafetensors } from "../../../core/checkpoint/write.ts";
 import { withScratch } from "./testing.ts";
@@ -30,6 +31,9 @@ Deno.test("the licence goes with a model, foreign files do not", () =>
     for (const name of ["LICENSE", "merges.txt", "notes.txt", "README.md"]) {
       Deno.writeTextFileSync(`${folder}/${name}`, name);
     }
-    assertEquals(await copyCompanions(folder, `${folder}/copy`), ["merges.txt", "LICENSE"]);
+    assertEquals(await copyCompanions(filesOf(folder), `${folder}/copy`), [
+      "merges.txt",
+      "LICENSE",
+    ]);
     assertEquals(Deno.readTextFileSync(`${folder}/copy/LICENSE`), "LICENSE");
   }));

@@ -1,12 +1,13 @@
 /** Model cards: what they tell, and that no path of this machine is in them. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { modelCard } from "../../../core/convert/model_card.ts";
+import { filesOf, openModelFiles } from "../../../core/checkpoint/model_files.ts";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { type Entry, writeGguf, writeTinyFolder } from "../../gguf_model.ts";
 import { MODELS, withScratch } from "../checkpoint/testing.ts";
 
 const { config } = await openCheckpoint(`${MODELS}/qwen2-p2-tied-f32`);
-const FACTS = { folder: "/home/ann/out/mine", config, source: "/home/ann/base" };
+const FACTS = { folder: "/home/ann/out/mine", config, source: filesOf("/home/ann/base") };
 
 Deno.test("a card has sizes, commands and the names of folders, but no paths", async () => {
   const card = await modelCard({ ...FACTS, backboneSha256: "ab".repeat(32) });
@@ -31,7 +32,7 @@ Deno.test("names with blanks are quoted in commands", async () => {
   const adapter = await modelCard({
     ...FACTS,
     folder: "/out/p 4",
-    source: "/a base",
+    source: filesOf("/a base"),
     isAdapter: true,
   });
   assertStringIncludes(adapter, "--model 'a base' --adapter 'p 4'");
@@ -39,12 +40,12 @@ Deno.test("names with blanks are quoted in commands", async () => {
 });
 
 Deno.test("a base from the hub is named as there, for adapters too", async () => {
-  const source = "/x/models--Qwen--Qwen2.5-0.5B/snapshots/0123/";
+  const folder = "/x/models--Qwen--Qwen2.5-0.5B/snapshots/0123/", source = filesOf(folder);
   assertStringIncludes(await modelCard({ ...FACTS, source }), "base_model: Qwen/Qwen2.5-0.5B\n");
   const adapter = await modelCard({ ...FACTS, source, isAdapter: true });
   assertStringIncludes(adapter, "--model Qwen/Qwen2.5-0.5B --adapter mine");
   assertEquals(adapter.includes("transformers"), false);
-  const gguf = { ...FACTS, source: `${source}sub/qwen-Q8_0.gguf`, isAdapter: true };
+  const gguf = { ...FACTS, source: filesOf(`${folder}sub/qwen-Q8_0.gguf`), isAdapter: true };
   assertStringIncludes(await modelCard(gguf), "base_model: Qwen/Qwen2.5-0.5B\n");
   const file = "Qwen/Qwen2.5-0.5B:sub/qwen-Q8_0.gguf";
   assertStringIncludes(await modelCard(gguf), `generate --model ${file} --adapter mine`);
@@ -52,8 +53,10 @@ Deno.test("a base from the hub is named as there, for adapters too", async () =>
 
 Deno.test("a card names the licence that the source's card or GGUF file names", () =>
   withScratch(async (source) => {
-    const licence = async (source: string) =>
-      /^---\n(.*)tags:/s.exec(await modelCard({ ...FACTS, source }))![1];
+    const licence = async (model: string) => {
+      const source = await openModelFiles(model);
+      return /^---\n(.*)tags:/s.exec(await modelCard({ ...FACTS, source }))![1];
+    };
     assertEquals(await licence(source), "");
     const card = "---\r\nlicense: other\r\nlicense_name: own\r\n---\r\n# Model\r\nlicense: no\r\n";
     Deno.writeTextFileSync(`${source}/README.md`, card);
