@@ -181,8 +181,7 @@ export const engineFlags = flagGroup("Engine", {
     choices: ["auto", "cpu", "webgpu", "cuda", ...OTHER_GPUS, "tfjs", "reference"],
     default: "auto",
     summary: "Device to compute on",
-    details:
-      "auto is cpu. webgpu is any GPU with a Vulkan driver (Metal, Direct3D), for inference. " +
+    details: "auto is cpu. webgpu is any GPU with a Vulkan driver (Metal, Direct3D). " +
       "cuda needs an NVIDIA GPU of compute capability 8.0 or later that has passed " +
       "`parscale doctor --device cuda`; it has run on an H200. cuda:1 is the second GPU. tfjs is " +
       "TensorFlow, if you have installed its package for Node, one op at a time in f32. reference is plain TypeScript: slow, and the measure for all others.",

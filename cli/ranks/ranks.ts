@@ -126,6 +126,11 @@ export class Ranks {
   transport(): Transport {
     const { plan: { transport, device }, launch, world } = this;
     const onGpu = device.startsWith("cuda");
+    if (device === "webgpu" && world > 1) {
+      throw new UsageError("`--device webgpu` trains in one process", {
+        hints: ["train on `--device cpu` or `cuda` with several ranks"],
+      });
+    }
     if (transport === "nccl" && !onGpu) {
       throw new UsageError("`--dist nccl` needs `--device cuda`", {
         hints: ["on processors pass --dist mpi"],

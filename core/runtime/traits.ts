@@ -26,8 +26,8 @@ export interface Traits {
   readonly pagedCache: boolean;
   /** Element types of KV caches. */
   readonly cacheTypes: readonly CacheType[];
-  /** Has views of tensors, which the optimizer needs. */
-  readonly trains: boolean;
+  /** A view may be a part of a tensor; without this trait it has all elements, in another shape. */
+  readonly partialViews: boolean;
   /** Elements of a long array that one program of the optimizer works on. */
   readonly optimizerChunk: number;
   /** Bytes that training holds beside its tensors: the program and its libraries. 0 where not measured. */
@@ -38,7 +38,7 @@ export interface Traits {
 
 /** Tensors in host memory, programs for all sizes. Chunks of the optimizer fit a processor's cache. */
 const HOST: Traits = {
-  trains: true,
+  partialViews: true,
   samplesTokens: false,
   pagedCache: false,
   cacheTypes: ["f32"],
@@ -66,7 +66,8 @@ export const TRAITS: Readonly<Record<DeviceName, Traits>> = {
   reference: { ...HOST, samplesTokens: true },
   // ONNX Runtime's arena keeps 8 bytes for every 256.
   cpu: { ...HOST, processBytes: 140e6, allocatorShare: 8 / 256 },
-  webgpu: { ...GPU, cacheTypes: ["f32", "f16"], trains: false },
+  // Every parameter is an array of its own, which one program updates.
+  webgpu: { ...GPU, cacheTypes: ["f32", "f16"], partialViews: false, optimizerChunk: 2 ** 31 },
   cuda: {
     ...GPU,
     samplesTokens: true,

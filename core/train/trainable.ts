@@ -62,12 +62,15 @@ export function isFixed(name: string, aggregation: Aggregation): boolean {
   return aggregation === "average" || name !== "model.aggregate_layer.2.bias";
 }
 
-/** Sorts tensors into groups, keeping their order within each. */
-export function groupTensors(specs: readonly Pick<ParameterSpec, "name" | "shape">[]): Group[] {
+/** Sorts tensors into groups, keeping their order within each; `apart` gives each a group of its own. */
+export function groupTensors(
+  specs: readonly Pick<ParameterSpec, "name" | "shape">[],
+  { apart = false } = {},
+): Group[] {
   const groups = new Map<string, { -readonly [K in keyof Group]: Group[K] }>();
   for (const { name, shape } of specs) {
     const [rate, decayed] = [rateOf(name), isDecayed(name, shape)];
-    const key = `${rate} ${decayed}`;
+    const key = apart ? name : `${rate} ${decayed}`;
     const group = groups.get(key) ?? { rate, decayed, tensors: [], count: 0 };
     group.tensors = [...group.tensors, { name, shape, start: group.count }];
     group.count += elementCount(shape);

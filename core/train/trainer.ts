@@ -115,12 +115,14 @@ export class Trainer {
   /** Allocates everything, reads the first values and compiles the programs. */
   static async create(device: Device, options: TrainerOptions): Promise<Trainer> {
     const { collective = ALONE, accumulates } = options;
-    const groups = groupTensors(options.trained).map((group): GroupTensors => {
-      const slice = collective.slice(group.count);
-      const array = (count: number) => device.allocate({ dtype: "f32", shape: [count] });
-      const [values, gradients] = [array(slice.total), array(slice.total)];
-      return { group, values, gradients, slice, m: array(slice.count), v: array(slice.count) };
-    });
+    const groups = groupTensors(options.trained, { apart: !device.traits.partialViews }).map(
+      (group): GroupTensors => {
+        const slice = collective.slice(group.count);
+        const array = (count: number) => device.allocate({ dtype: "f32", shape: [count] });
+        const [values, gradients] = [array(slice.total), array(slice.total)];
+        return { group, values, gradients, slice, m: array(slice.count), v: array(slice.count) };
+      },
+    );
     const { loss, gradients } = buildPrograms(options);
     const tensors = new Map<string, DeviceTensor>();
     for (const { group, values } of groups) viewsInto(tensors, device, group, values, (n) => n);

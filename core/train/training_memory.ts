@@ -23,7 +23,8 @@ export function planTraining(device: Device, options: TrainerOptions): TrainingM
   const { collective = ALONE } = options;
   const { gradients: program } = buildPrograms(options);
   const { sections }: MemoryPlan = device.plan(program, frozenTypes(device, program, options));
-  const counts = groupTensors(options.trained).map(({ count }) => count);
+  const counts = groupTensors(options.trained, { apart: !device.traits.partialViews })
+    .map(({ count }) => count);
   const slices = counts.map((count) => collective.slice(count));
   const bytes = (sizes: readonly number[]) => 4 * sizes.reduce((total, size) => total + size, 0);
   const updated = slices.map(({ count }) => count);

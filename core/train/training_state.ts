@@ -77,8 +77,9 @@ export async function saveState(
 async function* partsOf(
   { groups, device, collective }: Trainer,
 ): AsyncGenerator<DeviceTensor, void> {
+  const size = device.traits.partialViews ? CHUNK : Infinity;
   function* chunks(tensor: DeviceTensor, elements: number) {
-    for (const { start, count } of chunksOf(elements, CHUNK)) {
+    for (const { start, count } of chunksOf(elements, size)) {
       yield device.view(tensor, start, { dtype: "f32", shape: [count] });
     }
   }

@@ -118,7 +118,7 @@ function differenceOf(found: readonly (number | string)[], expected: readonly (n
   return Math.max(0, ...differences);
 }
 
-/** Runs all commands on `devices` beside `cpu`, one after the other; `webgpu` trains nothing. */
+/** Runs all commands on `devices` beside `cpu`, one after the other. */
 export async function runCommands(devices: readonly string[]): Promise<CommandResult[]> {
   const folder = await Deno.makeTempDir({ prefix: "parscale-commands-" });
   const results: CommandResult[] = [];
@@ -126,7 +126,6 @@ export async function runCommands(devices: readonly string[]): Promise<CommandRe
     for (const given of CASES) {
       const expected = await valuesOf(given, "cpu", folder);
       for (const device of devices) {
-        if (device === "webgpu" && given.args[0] === "train") continue;
         const row = { device, command: given.name };
         try {
           const difference = differenceOf(await valuesOf(given, device, folder), expected);

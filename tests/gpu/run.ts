@@ -1,6 +1,6 @@
 /**
  * Everything that wants a GPU, by one command: bring-up, conformance, golden models, every command,
- * training over all GPUs, benchmarks.
+ * training over all GPUs, benchmarks. Without CUDA, as on GPUs of other makers, what WebGPU can do.
  *
  *   deno task test:gpu [--shape 0.5B,3B] [--streams 1,8] [--batch 1] [--context 1024] [--steps 64]
  *       [--train-tokens 2048] [--skip conformance,bench] [--out gpu.json] [--emulated] [--sanitize]
@@ -55,6 +55,15 @@ function machineFor(): CudaMachine {
   return emulated ? emulatedMachine({ memoryBytes: 2 ** 34 }) : openMachine();
 }
 
+/** Reason why CUDA cannot be used; undefined where it can. */
+const noCuda: string | undefined = (() => {
+  try {
+    machineFor();
+  } catch (error) {
+    return (error as Error).message;
+  }
+})();
+
 const openDevice = (elements: ComputeType) => new CudaDevice(machineFor(), { elements });
 
 /** Everything found. */
@@ -68,9 +77,12 @@ const report: {
   failures: string[];
 } = { stages: [], findings: [], suites: [], commands: [], timings: [], peers: [], failures: [] };
 
+/** Stages that do not need CUDA. */
+const ON_ANY_GPU = ["conformance", "commands"];
+
 /** Runs one stage; what goes wrong in it does not keep the others from running. */
 async function stage(name: string, run: () => void | Promise<void>): Promise<void> {
-  if (skipped.has(name)) return;
+  if (skipped.has(name) || noCuda && !ON_ANY_GPU.includes(name)) return;
   console.error(`${name} …`);
   try {
     await run();
@@ -89,9 +101,9 @@ const write = () =>
  * which find it where there is a Vulkan driver for it, and pass none of them elsewhere.
  */
 const SUITES = [
-  ...("ops/ops ops/gradients model/loss model/model train/trainer " +
+  ...(noCuda ? "" : "ops/ops ops/gradients model/loss model/model train/trainer " +
     "cuda/device cuda/ptx cuda/attention cuda/linear cuda/nccl " +
-    "generate/sample generate/asynchronous generate/beam_search").split(" "),
+    "generate/sample generate/asynchronous generate/beam_search").split(" ").filter(Boolean),
   ...(emulated ? [] : ["webgpu/webgpu"]),
 ];
 
@@ -104,7 +116,10 @@ async function conformance(suites: readonly string[], before: readonly string[] 
     const [program, ...args] = [...before, Deno.execPath(), ...test, path];
     const { code, stdout } = await new Deno.Command(program!, {
       args,
-      env: { NO_COLOR: "1", [emulated ? "PARSCALE_TEST_EMULATED" : "PARSCALE_TEST_GPU"]: "1" },
+      env: {
+        NO_COLOR: "1",
+        ...(noCuda ? {} : { [emulated ? "PARSCALE_TEST_EMULATED" : "PARSCALE_TEST_GPU"]: "1" }),
+      },
       stderr: "inherit",
     }).output();
     const text = new TextDecoder().decode(stdout);
@@ -179,6 +194,7 @@ async function peers(script: string): Promise<void> {
 }
 
 function print(): void {
+  if (noCuda) console.log(`cuda: not used, ${noCuda}`);
   const table = new Table({ head: ["what", "P", "B", "ms", "of the ceiling", "best torch"] });
   for (const { what, shape, streams, batch, ms, share } of report.timings) {
     const best = bestPeer({ what, shape, streams, batch });
@@ -239,7 +255,9 @@ await stage("commands", async () => {
   const hasWebGpu = report.suites.some(({ name, passed }) =>
     name === "webgpu/webgpu" && passed > 0
   );
-  report.commands.push(...await runCommands(hasWebGpu ? ["cuda", "webgpu"] : ["cuda"]));
+  if (noCuda && !hasWebGpu) throw new Error(`neither CUDA nor WebGPU found a GPU: ${noCuda}`);
+  const devices = [...(noCuda ? [] : ["cuda"]), ...(hasWebGpu ? ["webgpu"] : [])];
+  report.commands.push(...await runCommands(devices));
   for (const { device, command, error } of report.commands) {
     if (error) report.failures.push(`${command} on ${device}: ${error}`);
   }

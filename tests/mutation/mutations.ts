@@ -315,7 +315,7 @@ core/base/dtype.ts by unit/checkpoint/open_test.ts
 core/serve/tool_calls.ts by unit/serve/tool_calls_test.ts
   brackets in texts count: else if (this.#inString) → else if (false)
   a mark that is cut is sent at once: length + before.length → before.length
-  a cut call is lost: this.format.trigger + this.#held → this.format.trigger
+  a cut call is lost: this.format.trigger + held → this.format.trigger
 
 core/grammar/schema_fields.ts by unit/grammar/schema_test.ts
   keywords that no grammar enforces pass: UNSUPPORTED.has(keyword) → false

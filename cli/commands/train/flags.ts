@@ -1,7 +1,7 @@
 /** The flag table of `parscale train`. */
 import { modelArgument, smoothingFlag, templateVarFlag } from "../../input/model_flags.ts";
 import { defineCommand, type Preset } from "../../framework/command.ts";
-import { engineFlags, OTHER_GPUS } from "../../framework/common.ts";
+import { engineFlags } from "../../framework/common.ts";
 import { flagGroup, type FlagTable } from "../../framework/table.ts";
 import { rankFlags, runFlags, trainingFlags } from "./loop_flags.ts";
 
@@ -239,10 +239,6 @@ export const trainFlags = {
   ...runFlags,
   ...rankFlags,
   ...engineFlags,
-  device: {
-    ...engineFlags.device,
-    choices: ["auto", "cpu", "cuda", ...OTHER_GPUS, "tfjs", "reference"],
-  },
   dtype: { ...engineFlags.dtype, choices: ["auto", "f32", "bf16"] },
   "memory-limit": {
     ...engineFlags["memory-limit"],

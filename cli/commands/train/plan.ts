@@ -220,11 +220,11 @@ function dataPlan(values: TrainValues): DataPlan {
   };
 }
 
-/** May differ from the run that is resumed: they do not enter its result. */
+/** May differ from the run that is resumed: they enter its result by rounding alone. */
 const FREE = new Set([
   ...Object.keys(commonFlags),
   ...["threads", "memory-limit", "save-every", "keep", "log-every", "tensorboard"],
-  ...["deterministic", "shard-optimizer", "unverified"],
+  ...["device", "dtype", "deterministic", "shard-optimizer", "unverified"],
 ]);
 
 /** Of one launch, whatever the run was begun with. */

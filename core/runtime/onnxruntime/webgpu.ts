@@ -1,5 +1,5 @@
 /**
- * The webgpu device: programs on ONNX Runtime's WebGPU provider, for inference on any GPU with a driver.
+ * The webgpu device: programs on ONNX Runtime's WebGPU provider, on any GPU with a driver.
  *
  * Programs are lowered as for the processor, with the rules that differ. Tensors and weights stay
  * in the GPU's memory; only ids, positions and results cross. Sines and cosines are computed on the
@@ -8,7 +8,7 @@
 import type { MemoryPlan } from "../../graph/memory_plan.ts";
 import type { Program } from "../../graph/program.ts";
 import { formatType, type TensorType } from "../../graph/types.ts";
-import { EnvironmentError, UsageError } from "../../base/errors.ts";
+import { EnvironmentError } from "../../base/errors.ts";
 import {
   type Bindings,
   checkBindings,
@@ -71,7 +71,7 @@ export class WebGpuDevice implements Device {
     );
     this.#memory = new Owned(({ value, buffer }) => {
       gpu.api.release("Value", value);
-      gpu.free(buffer);
+      if (buffer !== undefined) gpu.free(buffer);
     });
     this.#bindings = bindingRegistry(gpu.api);
     if (elements === "f16") this.#requireHalf();
@@ -103,11 +103,11 @@ export class WebGpuDevice implements Device {
     return tensor;
   }
 
-  /** @throws {UsageError} always: memory of WebGPU has no parts, and only training asks for them */
-  view(): DeviceTensor {
-    throw new UsageError("the webgpu device cannot train", {
-      hints: ["use `--device cpu` or `cuda`"],
-    });
+  /** @throws {RangeError} for a part of a tensor: memory of WebGPU has none */
+  view(tensor: DeviceTensor, start: number, type: TensorType): GpuTensor {
+    const view = (tensor as GpuTensor).view(start, type);
+    this.#memory.add(view, view.allocation);
+    return view;
   }
 
   write(tensor: DeviceTensor, data: ArrayLike<number>): void {

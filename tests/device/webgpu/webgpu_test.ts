@@ -28,6 +28,7 @@ import { testForward, testGeneration, testGradients, testOps } from "../ops/conf
 import { withScratch } from "../../scratch.ts";
 import { reference, testIf } from "../devices.ts";
 import { largest, logitsOf, pass } from "../engines.ts";
+import { testGoldenRuns } from "../train/golden_runs.ts";
 import {
   GOLDEN_NAMES,
   maxDifference,
@@ -205,10 +206,15 @@ test("what the provider has no kernel for is an error, not run elsewhere in sile
   gpu.close();
 });
 
-test("it does not train, and says so", () => {
-  const message = "the webgpu device cannot train";
-  assertThrows(() => (device as WebGpuDevice).view(), UsageError, message);
+test("a view has all elements of its tensor, and no fewer", () => {
+  const tensor = (device as WebGpuDevice).allocate(f32(2, 3));
+  const view = (device as WebGpuDevice).view(tensor, 0, f32(6));
+  (device as Device).write(view, [1, 2, 3, 4, 5, 6]);
+  assertEquals([...(device as Device).read(tensor)], [1, 2, 3, 4, 5, 6]);
+  assertThrows(() => (device as WebGpuDevice).view(tensor, 3, f32(3)), RangeError, "a view of");
 });
+
+if (isPresent) await testGoldenRuns([{ name: "webgpu", device }], () => true);
 
 Deno.test("sines and what they need stay on the processor, everything else does not", async () => {
   const program = programOf("split", { x: [2], y: [2] }, ({ x, y }, g) => {

@@ -65,9 +65,9 @@ export class Moves {
   }
 
   /** A tensor's elements as rows of `width` each. */
-  #rows({ allocation, byteLength, dtype, shape }: GpuTensor, width: number): Handle {
+  #rows({ buffer, byteLength, dtype, shape }: GpuTensor, width: number): Handle {
     const rows = [elementCount(shape) / width, width];
-    return this.#gpu.tensor(allocation.buffer, byteLength, rows, dtype as OnnxType);
+    return this.#gpu.tensor(buffer, byteLength, rows, dtype as OnnxType);
   }
 
   #session(

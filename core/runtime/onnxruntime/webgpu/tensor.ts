@@ -4,7 +4,7 @@
  * The copy serves small things: ids and positions that a program needs on both sides, results that
  * are read. A KV cache is never read, so it has none.
  */
-import { elementCount, tensorBytes, type TensorType } from "../../../graph/types.ts";
+import { elementCount, formatType, tensorBytes, type TensorType } from "../../../graph/types.ts";
 import type { HostArray } from "../../device.ts";
 import { HOST_ARRAYS } from "../../host_device.ts";
 import type { Handle } from "../capi/table.ts";
@@ -14,27 +14,47 @@ import type { Gpu } from "./gpu.ts";
 
 /** Freed when the tensor is collected. */
 export interface Allocation {
-  readonly buffer: Handle;
+  /** Memory; undefined for a view, which keeps the tensor that has it. */
+  readonly buffer: Handle | undefined;
   readonly value: Handle;
+}
+
+/** Copy in host memory of what tensors over one buffer hold. */
+interface HostCopy {
+  data?: HostArray;
+  isCurrent: boolean;
 }
 
 export class GpuTensor implements OnnxValue {
   readonly dtype: TensorType["dtype"];
   readonly shape: TensorType["shape"];
   readonly allocation: Allocation;
+  readonly buffer: Handle;
   readonly #gpu: Gpu;
-  #copy: HostArray | undefined;
-  #isCopyCurrent = false;
+  readonly #copy: HostCopy;
+  /** The tensor whose memory a view shows; keeps it from being collected. */
+  readonly #base: GpuTensor | undefined;
 
-  /** Leaves the content undefined. */
-  constructor(gpu: Gpu, { dtype, shape }: TensorType) {
+  /** Leaves the content undefined, unless it is a view of `base`. */
+  constructor(gpu: Gpu, { dtype, shape }: TensorType, base?: GpuTensor) {
     if (dtype === "bf16" || dtype === "bool") {
       throw new TypeError(`cannot keep ${dtype} on webgpu, expected f32, f16 or i32`);
     }
-    [this.#gpu, this.dtype, this.shape] = [gpu, dtype, shape];
-    const buffer = gpu.allocate(this.byteLength);
-    const value = gpu.tensor(buffer, this.byteLength, shape, dtype as OnnxType);
-    this.allocation = { buffer, value };
+    this.#gpu = gpu;
+    this.dtype = dtype;
+    this.shape = shape;
+    this.#base = base;
+    this.#copy = base ? base.#copy : { isCurrent: false };
+    this.buffer = base?.buffer ?? gpu.allocate(this.byteLength);
+    const value = gpu.tensor(this.buffer, this.byteLength, shape, dtype as OnnxType);
+    this.allocation = { buffer: base ? undefined : this.buffer, value };
+  }
+
+  /** The same elements in another shape. */
+  view(start: number, type: TensorType): GpuTensor {
+    const isWhole = start === 0 && elementCount(type.shape) === elementCount(this.shape);
+    if (isWhole && type.dtype === this.dtype) return new GpuTensor(this.#gpu, type, this);
+    throw new RangeError(`a view of ${formatType(this)} cannot be ${formatType(type)} at ${start}`);
   }
 
   get value(): Handle {
@@ -50,22 +70,22 @@ export class GpuTensor implements OnnxValue {
     const copy = data.length < elementCount(this.shape) ? this.read() : this.#array;
     copy.set(data);
     this.#gpu.upload(copy, this, this.value);
-    this.#isCopyCurrent = true;
+    this.#copy.isCurrent = true;
   }
 
   /** The elements; a view that the next `read` or `write` overwrites. */
   read(): HostArray {
-    if (!this.#isCopyCurrent) this.#gpu.download(this.value, this, this.#array);
-    this.#isCopyCurrent = true;
+    if (!this.#copy.isCurrent) this.#gpu.download(this.value, this, this.#array);
+    this.#copy.isCurrent = true;
     return this.#array;
   }
 
   /** Must be called after the GPU has written into it. */
   changed(): void {
-    this.#isCopyCurrent = false;
+    this.#copy.isCurrent = false;
   }
 
   get #array(): HostArray {
-    return this.#copy ??= new HOST_ARRAYS[this.dtype](elementCount(this.shape));
+    return this.#copy.data ??= new HOST_ARRAYS[this.dtype](elementCount(this.shape));
   }
 }

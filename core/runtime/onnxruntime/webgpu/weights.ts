@@ -10,12 +10,11 @@ import type { MatrixFormat } from "../../../quant/codes.ts";
 import { type Initializers, weightBytes } from "../session/session.ts";
 import { WeightContents } from "../session/weight_contents.ts";
 import type { Gpu } from "./gpu.ts";
-import type { Allocation } from "./tensor.ts";
 
 export class GpuWeights implements Initializers {
   readonly #gpu: Gpu;
   readonly #contents: WeightContents;
-  readonly #loaded = new Map<string, Allocation>();
+  readonly #loaded = new Map<string, { readonly buffer: Handle; readonly value: Handle }>();
 
   constructor(gpu: Gpu, weights: Weights, matrices: MatrixFormat) {
     this.#gpu = gpu;
