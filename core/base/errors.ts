@@ -43,6 +43,9 @@ export class EnvironmentError extends ParscaleError {
   readonly kind = "environment" as const;
 }
 
+/** A device has no room for a tensor or a program (exit code 4). */
+export class OutOfMemoryError extends EnvironmentError {}
+
 /** A loss or tensor is not finite, or a self-check failed (exit code 5). */
 export class NumericalError extends ParscaleError {
   /** Exit code 5. */

@@ -69,7 +69,7 @@ Deno.test("--traits lists every device with what it can do", async () => {
   const devices = results.map(({ device }: { device: string }) => device);
   assertEquals(devices, ["reference", "cpu", "webgpu", "cuda", "tfjs"]);
   assertEquals(results[3].cache_types, ["f32", "bf16"]);
-  assertEquals([results[1].trains, results[2].trains], [true, false]);
+  assertEquals([results[1].partial_views, results[2].partial_views], [true, false]);
 });
 
 Deno.test("--device cuda without a driver ends at the libraries, with 4 and what to report", async () => {

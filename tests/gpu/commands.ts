@@ -105,6 +105,19 @@ async function valuesOf(given: Case, device: string, folder: string) {
   return given.read!(steps);
 }
 
+/**
+ * Rows of the table in docs/devices.md, by command and device: `equal`, `runs` where nothing is compared,
+ * or the power of ten that bounds the difference.
+ */
+export function cellOf({ command, difference, error }: CommandResult): string {
+  if (error !== undefined || difference === undefined) return "fails";
+  if (CASES.find(({ name }) => name === command)?.read === undefined) return "runs";
+  return difference === 0 ? "equal" : `within 1e${Math.ceil(Math.log10(difference))}`;
+}
+
+/** Commands of the table, in its order. */
+export const COMMANDS: readonly string[] = CASES.map(({ name }) => name);
+
 function differenceOf(found: readonly (number | string)[], expected: readonly (number | string)[]) {
   if (found.length !== expected.length) return Infinity;
   const differences = found.map((value, i) => {

@@ -1,5 +1,6 @@
 /** `--device webgpu` and `--dtype f16` as a black box: the commands that infer, and misuse. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { fileURLToPath } from "node:url";
 import { runEval } from "../cli/eval_testing.ts";
 import {
   assertFailed,
@@ -11,6 +12,8 @@ import {
   rowsOf,
 } from "../cli/models.ts";
 import { runParscale, runProcess, runShell } from "../cli/run.ts";
+import { cellOf, COMMANDS, runCommands } from "../gpu/commands.ts";
+import { withScratch } from "../scratch.ts";
 
 const ignore = !await hasWebGpu();
 
@@ -100,4 +103,38 @@ Deno.test("without a driver --device webgpu says what to install", async () => {
   const found = await runProcess(line, { env, stdin: PROMPTS });
   const hint = "hint: install a Vulkan driver";
   assertFailed(found, 4, "error: the webgpu device has no usable GPU: ", hint);
+});
+
+Deno.test({
+  name: "webgpu: every command gives what it gives on cpu, as the table in docs/devices.md says",
+  ignore,
+  async fn() {
+    const page = await Deno.readTextFile(new URL("../../docs/devices.md", import.meta.url));
+    const rows = page.split("\n").map((line) => line.split("|").map((cell) => cell.trim()))
+      .filter(([, command]) => COMMANDS.includes(`${command}`.replaceAll("`", "")));
+    assertEquals(rows.map(([, command]) => command!.replaceAll("`", "")), COMMANDS);
+    const found = await runCommands(["webgpu"]);
+    assertEquals(found.filter(({ error }) => error !== undefined), []);
+    for (const [i, result] of found.entries()) {
+      const [cell, written] = [cellOf(result), rows[i]![4]!];
+      // Drivers round differently, by less than a digit.
+      const digits = (text: string) => Number(/^within 1e(-\d+)$/.exec(text)?.[1] ?? -Infinity);
+      const isClose = cell === written || digits(cell) <= digits(written) + 1;
+      assert(isClose, `${COMMANDS[i]}: ${cell}, docs/devices.md says ${written}`);
+    }
+  },
+});
+
+Deno.test({
+  name: "webgpu: a run that does not fit the GPU ends with its plan and what to lower",
+  ignore,
+  fn: () =>
+    withScratch(async (cwd) => {
+      const model = fileURLToPath(new URL("../../fixtures/models/python-p1", import.meta.url));
+      const data = fileURLToPath(new URL("../../fixtures/demo/held_out.jsonl", import.meta.url));
+      const line = `train --model ${model} --data ${data} --seq-len 16384 --context 16384`;
+      const size = "--batch 64 --micro-batch 64 --steps 1 --device webgpu --out run -q";
+      const found = await runParscale(`${line} ${size}`, { cwd });
+      assertFailed(found, 4, "not enough GPU memory", "activations", "--micro-batch");
+    }),
 });

@@ -2,7 +2,12 @@
 import { ELEMENT_BYTES } from "../../../core/base/dtype.ts";
 import type { ModelFiles } from "../../../core/base/companions.ts";
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
-import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
+import {
+  DataError,
+  EnvironmentError,
+  OutOfMemoryError,
+  UsageError,
+} from "../../../core/base/errors.ts";
 import { exactJsonText } from "../../../core/base/exact_json.ts";
 import { usableCores } from "../../../core/base/platform/mod.ts";
 import { ALONE } from "../../../core/collective/collective.ts";
@@ -342,6 +347,20 @@ function refuseIfTooLarge(
     `training needs ${bytesText(total)}, more than the memory limit of ${bytesText(limit)}`,
     { hints: [smallerHint(length)] },
   );
+}
+
+/** The error of a GPU without room, with what the run needs and what makes it smaller. */
+export function noRoomError(error: unknown, { memory }: PreparedRun, plan: TrainPlan): unknown {
+  if (!(error instanceof OutOfMemoryError)) return error;
+  const { total, runtime: _, ...sections } = memory;
+  const parts = Object.entries(sections).map(([name, bytes]) => `${name} ${bytesText(bytes)}`);
+  return new EnvironmentError(error.message, {
+    cause: error,
+    hints: [
+      `the run needs ${bytesText(total)}: ${parts.join(", ")}`,
+      `${smallerHint(plan.length)}, or pass --checkpoint-activations`,
+    ],
+  });
 }
 
 /** Flags that make a run smaller. */

@@ -26,7 +26,7 @@ import { Report } from "../../output/report.ts";
 import type { EndingSignal } from "../../output/signals.ts";
 import { type Ranks, withRanks } from "../../ranks/ranks.ts";
 import type { Extension, TrainPlan } from "./plan.ts";
-import { type PreparedRun, prepareRun, requireMemory } from "./prepare.ts";
+import { noRoomError, type PreparedRun, prepareRun, requireMemory } from "./prepare.ts";
 import { metricsRow, progressLine, RunWatch, writeCard } from "./show.ts";
 
 export { plan } from "./plan.ts";
@@ -50,7 +50,10 @@ async function runRank(plan: TrainPlan, ranks: Ranks, invocation: Invocation): P
   );
   if (saved) requireSameRun(saved, run, plan);
   requireMemory(run, plan);
-  await trainInto(await openFolder?.(run), run, plan, ranks, invocation);
+  const folder = await openFolder?.(run);
+  await trainInto(folder, run, plan, ranks, invocation).catch((error) => {
+    throw noRoomError(error, run, plan);
+  });
   ranks.leave(); // while the device is open
 }
 

@@ -66,6 +66,8 @@ export class WebGpuDevice implements Device {
           lowered,
           weights: loaded,
           configure: (options) => gpu.configure(options),
+          // An update that reads its own tensor needs its copy: no buffer is read and written at once.
+          unwanted: ["EliminateIdentity"],
         });
       },
     );

@@ -25,10 +25,20 @@ import { linear } from "../../../core/ops/linear.ts";
 import { split } from "../../../core/runtime/onnxruntime/webgpu/cpu_fallback.ts";
 import { staysOnHost } from "../../../core/runtime/onnxruntime/lowering/webgpu_rules.ts";
 import { testForward, testGeneration, testGradients, testOps } from "../ops/conformance.ts";
+import { residentOf } from "../../resident.ts";
 import { withScratch } from "../../scratch.ts";
 import { reference, testIf } from "../devices.ts";
 import { largest, logitsOf, pass } from "../engines.ts";
-import { testGoldenRuns } from "../train/golden_runs.ts";
+import { loadState, saveState } from "../../../core/train/training_state.ts";
+import type { Trainer } from "../../../core/train/trainer.ts";
+import {
+  batchOf,
+  lossesOf,
+  oneRate,
+  openTrainer,
+  randomRows,
+  testGoldenRuns,
+} from "../train/golden_runs.ts";
 import {
   GOLDEN_NAMES,
   maxDifference,
@@ -215,6 +225,44 @@ test("a view has all elements of its tensor, and no fewer", () => {
 });
 
 if (isPresent) await testGoldenRuns([{ name: "webgpu", device }], () => true);
+
+test("a run continues from the processor to webgpu and back, by micro-batches", () =>
+  withScratch(async (folder) => {
+    const options = { rows: 2, tokens: 16, accumulates: true };
+    const on = (device: unknown) => openTrainer(device as Device, MODEL, options);
+    const batches = [1, 2].map((seed) => batchOf(randomRows(seed, 2, 16)));
+    const stepsOf = async (trainer: Trainer, from: number, to: number) => {
+      const losses: number[] = [];
+      for (let step = from; step <= to; step++) {
+        for (const batch of batches) await trainer.accumulate(batch);
+        losses.push(trainer.sums.loss / trainer.sums.predicted);
+        await trainer.update(step, oneRate(1e-3));
+      }
+      return losses;
+    };
+    const cpu = new CpuDevice();
+    const expected = await stepsOf(await on(cpu), 1, 6);
+    for (const [first, second] of [[cpu, device], [device, cpu]]) {
+      const before = await on(first), after = await on(second);
+      const state = { step: 3, tokens: 0, lossEma: undefined, firstLoss: undefined, cursor: null };
+      const losses = await stepsOf(before, 1, 3);
+      await saveState(folder, before, state);
+      await loadState(folder, after);
+      losses.push(...await stepsOf(after, 4, 6));
+      losses.forEach((loss, i) => assert(Math.abs(loss - expected[i]!) < 2e-5, `step ${i + 1}`));
+    }
+    cpu.close();
+  }));
+
+test("a hundred steps of training keep the memory that the first ones took", async () => {
+  const trainer = await openTrainer(device as Device, MODEL, { rows: 2, tokens: 16 });
+  const batches = [batchOf(randomRows(1, 2, 16))];
+  await lossesOf(trainer, batches, 30);
+  const before = residentOf("self").now;
+  await lossesOf(trainer, batches, 100);
+  const grown = residentOf("self").now - before;
+  assert(grown < 20e6, `${grown} bytes more`);
+});
 
 Deno.test("sines and what they need stay on the processor, everything else does not", async () => {
   const program = programOf("split", { x: [2], y: [2] }, ({ x, y }, g) => {

@@ -28,6 +28,8 @@ export interface SessionSource {
   readonly folder?: string | undefined;
   /** Says on what the session runs, and how. */
   configure(options: Handle): void;
+  /** Rewritings of the library that the session must not undergo. */
+  readonly unwanted?: readonly string[];
   /** Asked once the weights are given: packing begins when this is over. */
   turn?(): Promise<void> | undefined;
 }
@@ -108,7 +110,7 @@ function optionsOf(api: OnnxApi, source: SessionSource, owned: DisposableStack):
   owned.defer(() => api.release("SessionOptions", options));
   api.configure(options, "session.model_external_initializers_file_folder_path", folder);
   // Our own rewriting shares equal nodes; the library's would undo what is recomputed.
-  const unwanted = "CommonSubexpressionElimination";
+  const unwanted = ["CommonSubexpressionElimination", ...source.unwanted ?? []].join(";");
   api.configure(options, "optimization.disable_specified_optimizers", unwanted);
   configure(options);
   for (const [name, use] of lowered.weights) {

@@ -5,7 +5,7 @@
  * can run what the provider does not know on the processor, with copies to and fro, and does so in
  * silence. Sessions here refuse to, so an op without a kernel is an error.
  */
-import { EnvironmentError } from "../../../base/errors.ts";
+import { EnvironmentError, OutOfMemoryError } from "../../../base/errors.ts";
 import type { DType } from "../../../graph/types.ts";
 import { cString } from "../../../base/c_string.ts";
 import { type OnnxApi, onnxApi } from "../capi/capi.ts";
@@ -155,7 +155,7 @@ export function roomError(error: unknown, action: string): unknown {
     /^.* was false\. /,
     "",
   );
-  return new EnvironmentError(
+  return new OutOfMemoryError(
     `cannot ${action} on webgpu: not enough GPU memory (${reason})`,
     {
       hints: [
