@@ -97,7 +97,7 @@ function shortlist(logits: ArrayLike<number>, best: number, options: SamplingOpt
   };
   const everything = topK === 0 && topP < 1 ? sum(logits.length, (id) => id) : 0;
 
-  // Sorting the whole vocabulary would cost more than the model, so only what reaches a floor is.
+  // Sorting the whole vocabulary would cost more than the model, so only logits above a floor are sorted.
   const floor = topK > 0 ? largest(logits, topK) : Math.max(
     // The margin leaves the decision about the last one to the exact comparison below.
     logits[best]! + temperature * (Math.log(minP) - 1e-6),

@@ -1,6 +1,6 @@
 /** Writing bytes whole: one write of the system may take fewer than it is given. */
 
-/** Writes the bytes of all of `values` where the file stands. */
+/** Writes the bytes of all `values` at the position of the file. */
 export async function writeAll(
   file: Pick<Deno.FsFile, "write">,
   values: ArrayBufferView,

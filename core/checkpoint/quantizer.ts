@@ -22,7 +22,7 @@ const BATCH_ELEMENTS = 1 << 20;
 /** Elements read and quantized at a time: few enough for a core's own cache. */
 const STEP_ELEMENTS = 1 << 17;
 
-/** Below this many elements threads take longer to start than codes to make. */
+/** Elements below which starting threads would take longer than quantizing. */
 const LEAST_ELEMENTS = 1 << 25;
 
 /** Batches under way: while a thread makes one, the next waits for it. */

@@ -32,7 +32,7 @@ export interface TokenizeProgress {
 export interface OpenTokensOptions extends EncodeSettings {
   /** Workers to tokenize with (default 1, which is the caller's own thread). */
   readonly threads?: number;
-  /** Encodes all files of a run, by the same settings; without, each file has one of its own. */
+  /** Threads that encode all files of a run; without it each file starts its own. */
   readonly pool?: EncodePool;
   /** Folder of the stores. */
   readonly cacheFolder: string;

@@ -1,4 +1,4 @@
-/** Measures step times before requests come, so that the first choices of streams are informed, too. */
+/** Measures step times at the start, so that the first requests get a good number of streams. */
 import { timeDecode, timePrefill } from "../generate/timing.ts";
 import { type ServedModel, type ServiceOptions, streamsOf } from "./service.ts";
 import type { StreamsByLoad } from "./streams_by_load.ts";

@@ -53,7 +53,7 @@ __device__ inline RawPack loadRaw(const Element* row, bool there) {
   return pack;
 }
 
-// Blocks per processor are said outright, since the compiler else spills to fit one more.
+// States the blocks per processor: the compiler would spill registers to fit one more.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
     attention_split(float* __restrict__ partial, float* __restrict__ rowMaxes,
                     float* __restrict__ rowSums, const Element* __restrict__ q,

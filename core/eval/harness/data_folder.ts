@@ -59,7 +59,7 @@ const MAX_DEPTH = 4;
 
 const CUT = ["a truncated file ends in such a line; copy it again"];
 
-/** Reads a task's rows, and those shots are drawn from unless `shots` is 0. */
+/** Reads a task's rows and, unless `shots` is 0, the rows that shots are drawn from. */
 export async function readTaskData(
   task: Task,
   data: string | FetchedData,

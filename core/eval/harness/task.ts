@@ -98,7 +98,7 @@ interface TaskBase {
 
 /** Solved examples before the question of a prompt. */
 export type Shots =
-  /** None, ever. */
+  /** The task takes no shots. */
   | { readonly count: 0 }
   /** Drawn anew for every row, from a split or from the evaluated rows themselves. */
   | {

@@ -82,7 +82,7 @@ const COLLAPSED: readonly (readonly [from: number, to: number, letter: string])[
   [0xac00, 0xd7af, "\uac00"], // Hangul
 ];
 
-/** Letters written in two ways. */
+/** Letters that Unicode has twice, mapped to one. */
 const VARIANTS: Readonly<Record<string, string>> = {
   "\u0219": "\u015f", // Romanian s and t, with a comma or a cedilla
   "\u021b": "\u0163",
