@@ -220,13 +220,6 @@ export const engineFlags = flagGroup("Engine", {
     summary: "Random seed",
     details: "The same seed, input and device give the same result. It is always reported.",
   },
-  deterministic: {
-    type: "switch",
-    summary: "Use deterministic kernels only",
-    details:
-      "Two runs then agree bit for bit on the same device. The devices there are now always do, so " +
-      "the flag changes nothing yet.",
-  },
   "memory-limit": {
     type: "size",
     min: 1,

@@ -12,7 +12,7 @@ import {
 import { maxTokensFlag, temperatureFlag, topPFlag } from "../../input/decoding_flags.ts";
 import { flagGroup } from "../../framework/table.ts";
 
-const { adapter: _, deterministic: _deterministic, ...deviceFlags } = engineFlags;
+const { adapter: _, ...deviceFlags } = engineFlags;
 
 export const command = defineCommand({
   description:

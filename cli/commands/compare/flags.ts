@@ -6,7 +6,7 @@ import type { FlagTable } from "../../framework/table.ts";
 import { keptQuantizeFlags } from "../../input/model_flags.ts";
 
 const { data, shots, limit, ids, chat } = evalFlags;
-const { threads, device, unverified, dtype, seed, deterministic } = engineFlags;
+const { threads, device, unverified, dtype, seed } = engineFlags;
 
 const compareFlags = {
   model: {
@@ -71,7 +71,6 @@ const compareFlags = {
   threads,
   unverified,
   seed,
-  deterministic,
   "memory-limit": engineFlags["memory-limit"],
 } as const satisfies FlagTable;
 

@@ -11,7 +11,7 @@ import {
   templateVarFlag,
 } from "../../input/model_flags.ts";
 
-const { adapter: _, seed: _seed, deterministic: _deterministic, ...deviceFlags } = engineFlags;
+const { adapter: _, seed: _seed, ...deviceFlags } = engineFlags;
 
 export const command = defineCommand({
   description:

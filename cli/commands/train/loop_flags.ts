@@ -212,6 +212,13 @@ export const runFlags = flagGroup("Run", {
 });
 
 export const rankFlags = flagGroup("Ranks", {
+  deterministic: {
+    type: "switch",
+    summary: "Add up gradients in the same order in every run",
+    details:
+      "NCCL then leaves out algorithms whose order of additions changes, so that runs on several " +
+      "GPUs agree bit for bit. Processes on one GPU or on processors always do.",
+  },
   dist: {
     type: "choice",
     choices: ["auto", "solo", "mpi", "nccl"],
@@ -235,7 +242,7 @@ export const rankFlags = flagGroup("Ranks", {
     summary: "How long to wait for the other ranks in a step",
     details:
       "Longer than a step and the saving of a checkpoint take. After it the run ends with exit " +
-      "code 4 and names ranks that are stopped; one whose process has ended is reported at once.",
+      "code 4 and the command that resumes it.",
   },
   ranks: {
     type: "int",
