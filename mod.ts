@@ -63,6 +63,14 @@ export type {
  * Opens a folder that holds a Qwen2, Qwen2.5, Qwen3, Llama or ParScale checkpoint, a `.gguf` file of such a
  * model, or a `train` run; a name
  * such as `Qwen/Qwen2.5-0.5B` is downloaded from the hub unless there is a folder of that name.
+ *
+ * @example
+ * ```ts
+ * import { openModel } from "@parscale/parscale";
+ *
+ * using model = await openModel("Qwen/Qwen2.5-0.5B", { device: "cpu" });
+ * for await (const piece of model.generate("The capital of France is")) console.log(piece);
+ * ```
  * @throws {DataError} when the folder is not such a checkpoint
  * @throws {EnvironmentError} when the device cannot be used or the hub cannot be reached
  */
@@ -70,7 +78,17 @@ export async function openModel(model: string, options?: OpenOptions): Promise<S
   return await (await import("./core/session/open.ts")).openModel(model, options);
 }
 
-/** Runs a command line, as `parscale ARGS…` does, and returns its exit code. */
+/**
+ * Runs a command line, as `parscale ARGS…` does, and returns its exit code.
+ *
+ * @example
+ * ```ts
+ * import { run } from "@parscale/parscale";
+ *
+ * const code = await run(["train", "--model", "qwen-p4", "--data", "rows.jsonl", "--out", "run"]);
+ * if (code !== 0) console.error(`train failed with exit code ${code}`);
+ * ```
+ */
 export async function run(args: readonly string[]): Promise<number> {
   const { main } = await import("./cli/main.ts");
   const { Io, processSystem } = await import("./cli/output/io.ts");

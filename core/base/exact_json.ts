@@ -27,7 +27,18 @@ const COLON = /\s*:/y;
 /** Keys that JavaScript puts before others, in their own order. */
 const INTEGER_KEY = /^(0|[1-9]\d*)$/;
 
-/** The value of a JSON text. @throws {SyntaxError} for other text */
+/**
+ * The value of a JSON text. @throws {SyntaxError} for other text
+ *
+ * @example
+ * ```ts
+ * import { type ChatMessage, openModel, parseExactJson } from "@parscale/parscale";
+ *
+ * const text = `[{"role": "user", "content": "Add.", "values": [1.0, 12345678901234567890]}]`;
+ * using model = await openModel("qwen-p4");
+ * await model.complete(parseExactJson(text) as ChatMessage[]);
+ * ```
+ */
 export function parseExactJson(text: string): unknown {
   const value = JSON.parse(text);
   return losesForm(text) ? new Reader(text).value() : value;

@@ -1,7 +1,18 @@
 /** Interface of all tokenizers, whichever code does the work. */
 import { DataError } from "../base/errors.ts";
 
-/** Options of encoding text. */
+/**
+ * Options of encoding text.
+ *
+ * @example
+ * ```ts
+ * import { type EncodeOptions, openModel } from "@parscale/parscale";
+ *
+ * const asText: EncodeOptions = { specialTokens: false };
+ * using model = await openModel("qwen-p4");
+ * const ids = model.tokenizer.encode("text of a user: <|endoftext|>", asText);
+ * ```
+ */
 export interface EncodeOptions {
   /**
    * True if special tokens written out in the text become one id each (default true). Without, they
@@ -15,13 +26,37 @@ export interface EncodeOptions {
   readonly frame?: boolean;
 }
 
-/** Options of decoding ids. */
+/**
+ * Options of decoding ids.
+ *
+ * @example
+ * ```ts
+ * import { type DecodeOptions, openModel } from "@parscale/parscale";
+ *
+ * const options: DecodeOptions = { skipSpecial: true };
+ * using model = await openModel("qwen-p4");
+ * const { tokens } = await model.complete("2 + 2 =");
+ * console.log(model.tokenizer.decode(tokens, options));
+ * ```
+ */
 export interface DecodeOptions {
   /** Leaves special tokens out of the text (default false). */
   readonly skipSpecial?: boolean;
 }
 
-/** Turns ids that arrive one by one into text. */
+/**
+ * Turns ids that arrive one by one into text.
+ *
+ * @example
+ * ```ts
+ * import { openModel, type StreamDecoder } from "@parscale/parscale";
+ *
+ * using model = await openModel("qwen-p4");
+ * const decoder: StreamDecoder = model.tokenizer.streamDecoder();
+ * const pieces = model.tokenizer.encode("naïve 🙂").map((id) => decoder.push(id));
+ * console.log(...pieces, decoder.flush());
+ * ```
+ */
 export interface StreamDecoder {
   /** Takes one id and returns the text that can no longer change. */
   push(id: number): string;
@@ -29,7 +64,18 @@ export interface StreamDecoder {
   flush(): string;
 }
 
-/** Origin of a tokenizer, and the content of its files besides the vocabulary. */
+/**
+ * Origin of a tokenizer, and the content of its files besides the vocabulary.
+ *
+ * @example
+ * ```ts
+ * import { openModel, type TokenizerInfo } from "@parscale/parscale";
+ *
+ * using model = await openModel("qwen-p4");
+ * const { chatTemplate, namedTokens }: TokenizerInfo = model.tokenizer;
+ * console.log(chatTemplate ? "takes messages" : "takes text only", namedTokens.eos_token);
+ * ```
+ */
 export interface TokenizerInfo {
   /** The folder, for messages. */
   readonly directory: string;
@@ -43,7 +89,19 @@ export interface TokenizerInfo {
   readonly namedTokens: Readonly<Record<string, string>>;
 }
 
-/** Translates between text and token ids. */
+/**
+ * Translates between text and token ids.
+ *
+ * @example
+ * ```ts
+ * import { openModel, type Tokenizer } from "@parscale/parscale";
+ *
+ * using model = await openModel("qwen-p4");
+ * const tokenizer: Tokenizer = model.tokenizer;
+ * const ids = tokenizer.encode("The capital of France");
+ * console.log(ids.map((id) => tokenizer.tokenText(id)), tokenizer.decode(ids));
+ * ```
+ */
 export interface Tokenizer extends TokenizerInfo {
   /** Own encoder, or the library for layouts that it does not know. */
   readonly kind: "byte-level-bpe" | "huggingface";

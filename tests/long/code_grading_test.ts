@@ -1,5 +1,5 @@
 /** Programs that are run: sanitising, statuses, kept references, against the goldens of EvalPlus. */
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { type Grader, openGrader } from "../../core/eval/grading/code/grade.ts";
 import { readProblems } from "../code_problems.ts";
 import { fixtureRows } from "../fixture_rows.ts";
@@ -92,4 +92,28 @@ Deno.test("a module that this Python lacks does not fail in silence", async () =
   assertEquals([base, plus], ["unavailable", "unavailable"]);
   assertEquals(detail, 'this Python has no module "numpy"');
   assertEquals((await grader.grade(problem, "import nunpy\n")).base, "fail");
+});
+
+/** Texts that a program answers with in place of its encoded results. */
+const HOSTILE = {
+  "a hundred thousand brackets": `"[" * 100000 + "]" * 100000`,
+  "an integer of a million digits": `'{"x":"%s"}' % ("f" * 1000000)`,
+  "a set of colliding hashes": `'{"s":%s}' % [(i + 1) * (2 ** 31 - 1) for i in range(30000)]`,
+  "text that is not JSON": `"]"`,
+};
+
+Deno.test("hostile results are wrong, and change no later grade", async (t) => {
+  const problem = find("humaneval", "HumanEval/53");
+  // Right, in another text than the reference's, so that Python compares it.
+  const right = "class Whole(int): pass\ndef add(x, y): return Whole(x + y)";
+  for (const [name, text] of Object.entries(HOSTILE)) {
+    await t.step(name, async () => {
+      const program = `import __main__\n__main__.encode = lambda value: ${text}\n${right}`;
+      const begin = performance.now();
+      const { base, detail } = await grader.grade(problem, program);
+      assertEquals([base, detail], ["fail", "input 0 is wrong"]);
+      assert(performance.now() - begin < 60_000);
+      assertEquals((await grader.grade(problem, right)).plus, "pass");
+    });
+  }
 });

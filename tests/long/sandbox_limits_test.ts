@@ -2,7 +2,8 @@
 import { assertEquals } from "@std/assert";
 import { openGrader } from "../../core/eval/grading/code/grade.ts";
 import { fileURLToPath } from "node:url";
-import type { Job } from "../../core/eval/sandbox/job.ts";
+import { patiently } from "../../core/eval/grading/code/reference.ts";
+import { type Job, runAll } from "../../core/eval/sandbox/job.ts";
 import { Pool } from "../../core/eval/sandbox/pool.ts";
 import { Child } from "../../core/eval/sandbox/process.ts";
 import { ensureSnapshot } from "../../core/eval/sandbox/snapshot.ts";
@@ -76,6 +77,16 @@ Deno.test("a child over its resident memory is replaced, and only its program fa
   const hungry = "keep = []\ndef f(x):\n    while True: keep.append(bytes(10 ** 6))";
   assertEquals((await pool.run(job(hungry), () => true)).ending, "memory");
   assertEquals((await pool.run(job("def f(x): return x"), () => true)).ending, "done");
+});
+
+Deno.test("memory that one job left behind is not counted against the next", async () => {
+  await using pool = new Pool(1, { snapshot, folder, residentBytes: 900e6 }, "none");
+  const inputs = new Array<string>(30).fill(JSON.stringify(["x".repeat(1 << 20)]));
+  const job = patiently("def f(text): return len(text)", "f", inputs, "");
+  for (let round = 0; round < 3; round++) {
+    const { ending, texts } = await runAll(pool, job);
+    assertEquals([ending, texts.length], ["done", inputs.length]);
+  }
 });
 
 Deno.test("a program slowed by others is run again alone and passes", async () => {

@@ -135,8 +135,8 @@ core/analysis/fit.ts by unit/analysis/fit_golden_test.ts
   rows of one P are refitted: countDistinct(drawn, "p") >= FEWEST_STREAMS[law.kind] → true
   256 different P: Uint32Array.from(observations → Uint8Array.from(observations
 
-core/eval/grading/code/comparison.ts by unit/eval/grading/code_test.ts
-  lists of other lengths are close:  && lengthOf(actual) === lengthOf(expected) &&\n → &&\n
+core/eval/sandbox/python/compare.py by unit/eval/grading/compare_test.ts
+  lists of other lengths are close: _length(actual) == _length(wanted) and → True and
 
 cli/input/kept_inputs.ts by unit/cli/kept_inputs_test.ts
   two outputs of one file: places.lastIndexOf(places[i]!) > i → false

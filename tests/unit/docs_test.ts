@@ -15,6 +15,11 @@ function exists(path: string): boolean {
   }
 }
 
+/** A doc comment as `deno doc --json` has it. */
+interface JsDoc {
+  readonly tags?: readonly { readonly kind: string }[];
+}
+
 /** Text outside fenced blocks. */
 const prose = (page: string) => read(page).replace(/^```[\s\S]*?^```$/gm, "");
 
@@ -105,4 +110,21 @@ Deno.test("docs/formats.md has the exit codes and the schemas of the code", () =
   const code = sources("cli") + sources("core");
   const named = /`(parscale\.[\w-]+\/\d+)`/g;
   assertNamed(["docs/formats.md"], read, named, (schema) => code.includes(`"${schema}"`));
+});
+
+Deno.test("every export of mod.ts has an example", async () => {
+  const { stdout } = await new Deno.Command(Deno.execPath(), {
+    args: ["doc", "--json", "mod.ts"],
+    cwd: ROOT,
+  }).output();
+  const { nodes } = JSON.parse(new TextDecoder().decode(stdout)) as {
+    nodes: Record<string, { symbols: { name: string; declarations: { jsDoc?: JsDoc }[] }[] }>;
+  };
+  const symbols = Object.values(nodes).flatMap(({ symbols }) => symbols);
+  assert(symbols.length > 40);
+  const hasExample = (jsDoc?: JsDoc) => jsDoc?.tags?.some(({ kind }) => kind === "example");
+  const without = symbols.filter(({ declarations }) =>
+    !declarations.some(({ jsDoc }) => hasExample(jsDoc))
+  );
+  assertEquals(without.map(({ name }) => name), []);
 });

@@ -142,7 +142,8 @@ Deno.test("core neither prints nor exits, and cli writes through Io alone", () =
     "cli/output/signals.ts",
     "core/eval/sandbox/child.ts",
   ];
-  assertNone(({ path, text }) => printing.test(text) && !allowed.includes(path));
+  const code = (text: string) => text.replace(/^ *\*.*$/gm, "");
+  assertNone(({ path, text }) => printing.test(code(text)) && !allowed.includes(path));
 });
 
 Deno.test("no file is longer than 400 lines", () =>

@@ -28,6 +28,9 @@ import {
 /** Interval at which the clocks are checked, in milliseconds. */
 const TICK = 20;
 
+/** Share of the memory limit above which a child takes no further job. */
+const FULL = 2 / 3;
+
 /** Runs this process as a sandbox child; `args` are the process's arguments. */
 export async function serve(args: readonly string[] = Deno.args): Promise<void> {
   const [folder, snapshot] = args.filter((argument) => argument !== SANDBOX_ARGUMENT);
@@ -150,7 +153,9 @@ class Supervisor {
     } else if (answer.type === "results" && running) {
       this.#say({ ...answer, id: running.id });
     } else if (answer.type === "end" && running) {
-      this.#end(answer.ending, answer.last, answer.detail);
+      // What one job left uncollected must not count as the memory of the next.
+      const isFull = Deno.memoryUsage().rss > FULL * this.#settings.residentBytes;
+      this.#end(answer.ending, answer.last || isFull, answer.detail);
     } else if (answer.type === "rest") {
       this.#resting = true;
       this.#begin();

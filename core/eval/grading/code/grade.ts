@@ -2,21 +2,27 @@
  * Grades programs that a model wrote. This runs model-written code: the command line opens a grader
  * only after the user gave `--allow-code-execution`.
  *
- * The sandbox knows inputs and returns results; expected values are compared here, in another process,
- * so a solution passes only by answering right. A task whose code needs a module that the sandbox's
+ * The sandbox knows inputs and returns results, which are compared with the expected values in another
+ * process, so a solution passes only by answering right. A task whose code needs a module that the sandbox's
  * Python lacks is `unavailable`, which neither passes nor fails in silence.
  */
-import type { End, Job, Outcome, Results, Sandbox } from "../../sandbox/job.ts";
+import type { Job, Outcome, Sandbox } from "../../sandbox/job.ts";
 import { runAll, totalLimit } from "../../sandbox/job.ts";
 import { openSandboxes, type Sandboxes, type SandboxOptions } from "../../sandbox/open.ts";
-import { CHECK, SANITIZE } from "../../sandbox/runner_text.ts";
+import { CHECK, COMPARE, SANITIZE } from "../../sandbox/runner_text.ts";
 import { EnvironmentError } from "../../../base/errors.ts";
+import { jsonDepth } from "../../../base/files.ts";
 import { usableCores } from "../../../base/platform/mod.ts";
-import { compareWith } from "./comparison.ts";
 import type { CodeProblem } from "./problems.ts";
 import { missingModule, reasonOf } from "./reasons.ts";
 import { patiently, type Reference, referenceProgram, References, slice } from "./reference.ts";
 import { Slots } from "./slots.ts";
+
+/** Seconds of one comparison, of which the longest texts take a third of one, and of all of a solution. */
+const COMPARISON = { call: 10, all: 60 };
+
+/** Deepest nesting of a result that is read, in brackets. */
+const DEEPEST = 500;
 
 /** Result of a set of tests; only `pass` counts. */
 export type Status = "pass" | "fail" | "timeout" | "unavailable";
@@ -126,31 +132,34 @@ class SandboxGrader implements Grader {
     solution: string,
     reference: Reference,
   ): Promise<Graded> {
-    const { entryPoint } = problem;
-    const { inputs, expected } = reference;
-    if (inputs.length === 0) return { status: "pass" };
-    const values = expected.map((text) => text.slice(1));
-    let right = 0;
-    let wrong: string | undefined;
-    const end = await this.#runSolution(problem, solution, reference, () => {
-      [right, wrong] = [0, undefined];
-      const isRight = compareWith({ entryPoint, atol, inputs, expected: values });
-      return ({ first, texts }) => {
-        for (const [offset, text] of texts.entries()) {
-          if (wrong !== undefined) return false;
-          // Each input once and in order, whatever the sandbox says.
-          const isNext = first + offset === right && right < inputs.length;
-          if (isNext && text.startsWith("=") && holds(isRight, right, text.slice(1))) right++;
-          else wrong = text;
-        }
-        return wrong === undefined;
-      };
+    if (reference.inputs.length === 0) return { status: "pass" };
+    return await this.#runSolution(problem, solution, reference, async (run) => {
+      const wrong = await this.#firstWrong(problem, atol, reference, run.texts);
+      return wrong === undefined ? run : failed(`input ${wrong} is wrong`);
     });
-    if (right === inputs.length && wrong === undefined && end.ending === "done") {
-      return { status: "pass" };
-    }
-    if (wrong?.startsWith("=")) return { status: "fail", detail: `input ${right} is wrong` };
-    return graded({ ...end, texts: [wrong ?? ""], seconds: [] });
+  }
+
+  /**
+   * Returns the index of the first wrong result. Equal texts are right, and Python compares the values of
+   * others: it was given none of the solution's code, only texts.
+   */
+  async #firstWrong(
+    { entryPoint }: CodeProblem,
+    atol: number,
+    { inputs, expected }: Reference,
+    texts: readonly string[],
+  ): Promise<number | undefined> {
+    const others = texts.flatMap((text, i) => isValue(text) && text !== expected[i] ? [i] : []);
+    if (others.length === 0) return undefined;
+    const questions = others.map((index, i) => {
+      const known = expected.slice((others[i - 1] ?? -1) + 1, index + 1);
+      const values = known.map((text) => text.slice(1));
+      return JSON.stringify([entryPoint, atol, values, inputs[index], readable(texts[index]!)]);
+    });
+    const job = patiently(COMPARE, "compare", questions, "", COMPARISON);
+    const compared = await runAll(this.#trusted, job);
+    if (compared.ending === "done") return undefined;
+    return others[compared.texts.filter(isValue).length] ?? others.at(-1);
   }
 
   /** Runs the solution on the calls of the check, then the check on the results. */
@@ -160,59 +169,67 @@ class SandboxGrader implements Grader {
     solution: string,
     reference: Reference,
   ): Promise<Graded> {
-    const { inputs } = reference;
-    const texts: string[] = [];
-    const end = await this.#runSolution(problem, solution, reference, () => {
-      texts.length = 0;
-      return (results) => {
-        texts.push(...results.texts);
-        return true;
-      };
+    return await this.#runSolution(problem, solution, reference, async (run) => {
+      if (run.ending !== "done") return run;
+      const results = run.texts.map(readable);
+      const input = JSON.stringify([referenceProgram(problem), test, reference.inputs, results]);
+      const check = await runAll(this.#trusted, patiently(CHECK, "replay", [input], ""));
+      return check.ending === "done" ? run : failed(reasonOf(check));
     });
-    if (end.ending !== "done" || texts.length !== inputs.length) {
-      return graded({ ...end, texts, seconds: [] });
-    }
-    const results = texts.map((text) => text.slice(1));
-    const input = JSON.stringify([referenceProgram(problem), test, inputs, results]);
-    const check = await runAll(this.#trusted, patiently(CHECK, "replay", [input], ""));
-    return check.ending === "done"
-      ? { status: "pass" }
-      : { status: "fail", detail: reasonOf(check) };
   }
 
   /**
-   * Runs a solution within the limits of its reference. One that exceeds them is run again while nothing
-   * else runs, directly after its reference, with the limits of that run where these are larger and in
-   * processor time: a busy machine must not change a score. `listen` makes a listener for each run.
+   * Runs a solution within the limits of its reference and grades it by what `test` makes of the run. One
+   * that exceeds them is run again while nothing else runs, directly after its reference, with the limits
+   * of that run where these are larger and in processor time: a busy machine must not change a score.
    */
   async #runSolution(
     problem: CodeProblem,
     source: string,
     reference: Reference,
-    listen: () => (results: Results) => boolean,
-  ): Promise<End> {
+    test: (run: Outcome) => Promise<Outcome>,
+  ): Promise<Graded> {
     const { entryPoint } = problem;
     const { inputs, rule } = reference;
     const job = ({ limits, seconds }: Reference): Job => {
       return { source, entryPoint, inputs, rule, limits, totalLimit: totalLimit(limits, seconds) };
     };
-    const end = await this.#solutions.run(job(reference), listen());
-    if (end.ending !== "input_limit" && end.ending !== "killed") return end;
-    return await this.slots.alone(async () => {
+    const run = await test(await runInOrder(this.#solutions, job(reference)));
+    if (run.ending !== "input_limit" && run.ending !== "killed") return graded(run);
+    const again = await this.slots.alone(async () => {
       const { solutions, trusted } = this.sandboxes;
       const now = await this.#references.measureAgain(problem, reference, trusted);
-      return await solutions.run({ ...job(now), clock: "cpu" }, listen());
+      return await runInOrder(solutions, { ...job(now), clock: "cpu" });
     });
+    return graded(await test(again));
   }
 }
 
-/** Returns whether a comparison holds; a text that the encoder does not write is wrong. */
-function holds(isRight: ReturnType<typeof compareWith>, index: number, text: string): boolean {
-  try {
-    return isRight(index, text);
-  } catch {
-    return false;
-  }
+/** Runs a job whose sandbox may lie: it is done only with a value for each input, once and in order. */
+async function runInOrder(sandbox: Sandbox, job: Job): Promise<Outcome> {
+  const count = job.inputs.length;
+  const texts: string[] = [];
+  let inOrder = true;
+  const end = await sandbox.run(job, (results) => {
+    inOrder &&= results.first === texts.length && texts.length + results.texts.length <= count;
+    if (!inOrder) return false;
+    texts.push(...results.texts);
+    return true;
+  });
+  const isWhole = inOrder && texts.length === count && texts.every(isValue);
+  return end.ending === "done" && !isWhole
+    ? failed("the results are not those of the inputs")
+    : { ...end, texts, seconds: [] };
+}
+
+/** Returns whether a text of the sandbox holds a value. */
+function isValue(text: string): boolean {
+  return text.startsWith("=");
+}
+
+/** Returns the value of a result; empty, which is wrong, where its nesting would end the interpreter. */
+function readable(text: string): string {
+  return jsonDepth(text) > DEEPEST ? "" : text.slice(1);
 }
 
 interface Graded {
@@ -220,8 +237,14 @@ interface Graded {
   readonly detail?: string;
 }
 
-/** Returns the result of an unfinished run: only one that was ended as a whole is a timeout. */
+/** The outcome of a run whose last call failed. */
+function failed(detail: string): Outcome {
+  return { ending: "call", texts: [`!${detail}`], seconds: [] };
+}
+
+/** Returns the result of a run: only one that was ended as a whole is a timeout. */
 function graded(run: Outcome): Graded {
+  if (run.ending === "done") return { status: "pass" };
   const detail = reasonOf(run);
   if (run.ending === "killed") return { status: "timeout", detail };
   return { status: missingModule(run) === undefined ? "fail" : "unavailable", detail };

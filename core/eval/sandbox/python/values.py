@@ -2,8 +2,8 @@
 How Python values cross the border of the sandbox.
 
 A value becomes one line of JSON: None, booleans, small integers, finite floats, strings and lists
-stand for themselves, everything else is an object with one letter. The letters are read again in
-`values.ts`. Subclasses lose every method of their own: only what the builtin type holds is written,
+stand for themselves, everything else is an object with one letter. The letters are read again by
+`decode`. Subclasses lose every method of their own: only what the builtin type holds is written,
 so that an `__eq__` made by the tested code never meets the comparison.
 """
 
@@ -146,20 +146,27 @@ _BASES = (
 class Unknown:
     """Stands for a value of which only the type's name crossed the border."""
 
+    def __init__(self, tag, body):
+        pass
+
     __hash__ = object.__hash__
 
     def __eq__(self, other):
         return False
 
 
-def decode(text):
-    """The value behind a text; a subclass comes back as its builtin base."""
-    return _decoded(json.loads(text))
+def decode(text, other=Unknown):
+    """
+    The value behind a text; a subclass comes back as its builtin base, and `other(tag, body)` stands for
+    values that have none.
+    """
+    return decode_tree(json.loads(text), other)
 
 
-def _decoded(tree):
+def decode_tree(tree, other):
+    """The value behind parsed JSON."""
     if type(tree) is list:
-        return [_decoded(item) for item in tree]
+        return [decode_tree(item, other) for item in tree]
     if type(tree) is not dict:
         return tree
     ((tag, body),) = tree.items()
@@ -170,10 +177,10 @@ def _decoded(tree):
     if tag == "b":
         return bytes.fromhex(body)
     if tag == "k":
-        return _decoded(body[1])
+        return decode_tree(body[1], other)
     if tag in "noh":
-        return Unknown()
-    items = [_decoded(item) for item in body]
+        return other(tag, body)
+    items = [decode_tree(item, other) for item in body]
     if tag == "d":
         return {key: value for key, value in items}
     return {"t": tuple, "s": set, "z": frozenset, "c": lambda pair: complex(*pair)}[tag](items)
