@@ -24,6 +24,7 @@ import { RowWriter, Turns } from "../../output/row_writer.ts";
 import { openSink } from "../../output/sink.ts";
 import { generateColumns } from "./columns.ts";
 import type { Decoding, GeneratePlan } from "./plan.ts";
+import { WordWrapper } from "../../output/wrap.ts";
 import {
   sampleSequences,
   searchSequences,
@@ -174,18 +175,22 @@ async function streamText(
 ): Promise<number> {
   using sink = openSink(io, out, overwrite);
   const turns = new Turns();
+  const wrapper = new WordWrapper(io.width());
   let last = "";
   const write = (text: string) => {
-    last = text;
-    sink.write(sink.isTerminal ? visibleLines(text) : text);
+    last = text || last;
+    sink.write(sink.isTerminal ? wrapper.add(visibleLines(text)) : text);
   };
-  write(echo);
+  let before = echo; // below the progress of reading the prompt
   for await (const event of events) {
+    write(before);
+    before = "";
     if (event.kind === "text") write(event.text);
     if (event.kind === "failed") throw event.error;
     await turns.give();
     io.interruption.throwIfAborted();
   }
+  sink.write(wrapper.end());
   if (!last.endsWith("\n")) sink.write("\n");
   sink.commit();
   return 0;
@@ -204,7 +209,7 @@ async function showTexts(
   let next = 0, hasFailed = false;
   const show = (title: string, text: string) => {
     const rule = "─".repeat(Math.max(0, io.width() - title.length - 4));
-    io.write(`${paint.bold(visible(`── ${title} ${rule}`))}\n${visibleLines(text)}\n`);
+    io.say(`${paint.bold(visible(`── ${title} ${rule}`))}\n${visibleLines(text)}\n`);
   };
   for await (const event of events) {
     if (event.kind !== "text") waiting.set(event.prompt.at, event);
