@@ -22,6 +22,7 @@ import type { Io } from "../../output/io.ts";
 import { Progress, ReadingProgress } from "../../output/progress.ts";
 import { RowWriter, Turns } from "../../output/row_writer.ts";
 import { openSink } from "../../output/sink.ts";
+import { AnswerWork } from "../../output/time_left.ts";
 import { generateColumns } from "./columns.ts";
 import type { Decoding, GeneratePlan } from "./plan.ts";
 import { WordWrapper } from "../../output/wrap.ts";
@@ -260,6 +261,8 @@ async function writeRows(
     : undefined;
   let count = 0, answered = rows.resumed;
   using progress = new Progress(io, { label: "Generating", unit: "rows", total, from: answered });
+  const work = total === undefined ? undefined : new AnswerWork(total - answered);
+  const lengths = new Map<number, number>();
   const open = async function* () {
     for await (const prompt of rows.untilInterrupted(each(prompts))) {
       const { at, ...input } = prompt;
@@ -272,10 +275,16 @@ async function writeRows(
     progress.update(answered, `reading ${done}/${total} tokens of prompts`);
   for await (const event of answer(open(), onPrefill)) {
     const { at, ...input } = event.prompt;
-    if (event.kind !== "text") {
+    const length = (lengths.get(at) ?? 0) + (event.kind === "text" ? event.text.length : 0);
+    if (event.kind === "text") {
+      lengths.set(at, length);
+      work?.grow(at, length);
+    } else {
       rows.add(at, input, [resultOf(event, numReturn > 1)]);
-      progress.update(++answered);
+      work?.end(at, length);
+      answered++;
     }
+    progress.update(answered, "", work?.work);
     await rows.pause();
   }
   if (count === 0) io.warn("there are no prompts in the input");
