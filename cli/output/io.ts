@@ -6,6 +6,7 @@
 import { DataError, UsageError } from "../../core/base/errors.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
 import { guardTerminal, visible, visibleLines } from "./clean.ts";
+import { wrapLines } from "./wrap.ts";
 import { isSystemError, writeError } from "./write_error.ts";
 import { type ColorMode, type Palette, palette, wantsColor } from "./color.ts";
 
@@ -107,9 +108,18 @@ export class Io {
     if (this.settings.quiet < 2) this.#emit("stdout", text);
   }
 
-  /** Writes to stderr as it is: errors only, since no setting silences it. */
+  /** Writes text for reading to stdout, which a terminal shows with lines that end at words. */
+  say(text: string): void {
+    this.write(this.#fitted("stdout", text));
+  }
+
+  /** Writes to stderr: errors only, since no setting silences it. */
   writeError(text: string): void {
-    this.#emit("stderr", text);
+    this.#emit("stderr", this.#fitted("stderr", text));
+  }
+
+  #fitted(stream: "stdout" | "stderr", text: string): string {
+    return this.isTerminal(stream) ? wrapLines(text, this.width()) : text;
   }
 
   /** Says what will happen and how to silence it; the same message is given once. */

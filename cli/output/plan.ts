@@ -49,7 +49,7 @@ export function showPlan(
     io.write(csvLine(columns.map(({ key }) => key)) + records.join(""));
     return;
   }
-  if (lines.length > 0) io.write(lines.map((line) => `${line}\n`).join("") + "\n");
+  if (lines.length > 0) io.say(lines.map((line) => `${line}\n`).join("") + "\n");
   io.write(format === "md" ? markdownTable(columns, rows) : plainTable(columns, rows));
-  if (!isAll) io.write("\nall other flags have their defaults: -v shows them\n");
+  if (!isAll) io.say("\nall other flags have their defaults: -v shows them\n");
 }

@@ -7,7 +7,8 @@
  */
 import type { Io } from "./io.ts";
 import { formatNumber } from "./table.ts";
-import { cutToWidth } from "./wrap.ts";
+import { TimeLeft, type Work } from "./time_left.ts";
+import { cutToWidth, displayWidth } from "./wrap.ts";
 
 /** Options of progress. */
 export interface ProgressOptions {
@@ -23,8 +24,8 @@ export interface ProgressOptions {
   readonly everyItems?: number;
   /** Items that were done before, by an earlier run; they count as done and not in the rate. */
   readonly from?: number;
-  /** Composes the line, the most important figures first: a narrow terminal cuts its end. */
-  readonly line?: (count: Count) => string;
+  /** Composes the line, the most important figures first: a narrow terminal has no room for the last. */
+  readonly line?: (count: Count) => readonly string[];
 }
 
 /** Parts of a line. */
@@ -39,6 +40,8 @@ const REDRAW_MS = 100;
 /** Between lines where nothing can be redrawn. */
 const PLAIN_MS = 10_000;
 const BAR_WIDTH = 20;
+/** Between changes of the time left while nothing is done. */
+const TICK_MS = 1000;
 
 /** `45s`, `3m05s`, `2h07m`. */
 export function formatDuration(seconds: number): string {
@@ -57,6 +60,9 @@ export class Progress implements Disposable {
   #shownMs: number;
   #shownItems: number;
   #done: number;
+  #detail = "";
+  #left: TimeLeft;
+  #timer: ReturnType<typeof setInterval> | undefined;
   #lines = 0;
 
   constructor(readonly io: Io, readonly options: ProgressOptions) {
@@ -66,29 +72,43 @@ export class Progress implements Disposable {
     this.#done = this.#shownItems = options.from ?? 0;
     this.#redraws = io.isTerminal("stderr") && io.settings.progress && !io.env("CI");
     this.#startedMs = this.#shownMs = io.system.now();
-    if (this.#redraws && !this.#silent) io.redraw(this.#text(""));
+    this.#left = new TimeLeft(this.#startedMs);
+    if (!this.#redraws || this.#silent) return;
+    io.redraw(this.#text());
+    this.#timer = setInterval(() => io.redraw(this.#text()), TICK_MS);
+    Deno.unrefTimer(this.#timer as unknown as number);
   }
 
   /** Begins to count the time now, after what belongs to no item. */
   restart(): void {
     this.#startedMs = this.io.system.now();
+    this.#left = new TimeLeft(this.#startedMs);
   }
 
-  /** Tells how many items are done; `detail` is added to the line, for instance a loss. */
-  update(done: number, detail = ""): void {
+  /**
+   * Tells how many items are done; `detail` is added to the line, for instance a loss. The time left is that
+   * of `work` of this run, where items differ.
+   */
+  update(done: number, detail = "", work?: Work): void {
+    const { total, from = 0 } = this.options;
     this.#done = done;
+    this.#detail = detail;
     if (this.#silent) return;
     const now = this.io.system.now();
+    if (work) this.#left.report(now, work);
+    else if (total !== undefined) {
+      this.#left.report(now, { done: done - from, total: total - from });
+    }
     if (this.#redraws) {
       if (now - this.#shownMs < REDRAW_MS) return;
-      this.io.redraw(this.#text(detail));
+      this.io.redraw(this.#text());
     } else {
-      const { everyItems, from = 0 } = this.options;
+      const { everyItems } = this.options;
       const pause = everyItems === undefined ? PLAIN_MS : PLAIN_MS * Math.min(6, 1 + this.#lines);
       const isFirst = everyItems !== undefined && this.#lines === 0 && done > from;
       const isFull = everyItems !== undefined && done - this.#shownItems >= everyItems;
       if (!isFirst && !isFull && now - this.#shownMs < pause) return;
-      this.io.note(this.#text(detail));
+      this.io.note(this.#text());
       this.#lines++;
       if (isFull) this.#shownItems = done;
     }
@@ -97,13 +117,15 @@ export class Progress implements Disposable {
 
   /** Removes the redrawn line; a long run leaves one line that says how it went. */
   [Symbol.dispose](): void {
+    clearInterval(this.#timer);
     if (this.#silent) return;
     if (this.#redraws) this.io.redraw("");
     if (!this.#redraws && this.#lines === 0) return;
     const { label, unit } = this.options;
     const { items, seconds } = this.#elapsed();
-    const name = items === 1 ? unit.replace(/s$/, "") : unit;
-    this.io.note(`${label}: ${items} ${name} in ${formatDuration(seconds)}${this.#rate()}`);
+    const name = items === 1 ? singular(unit) : unit;
+    const line = [`${label}: ${items} ${name} in ${formatDuration(seconds)}`, ...this.#rate()];
+    this.io.note(line.join(", "));
   }
 
   /** Items of this run and the seconds it has taken. */
@@ -112,35 +134,41 @@ export class Progress implements Disposable {
     return { items: this.#done - (this.options.from ?? 0), seconds };
   }
 
-  #rate(): string {
+  /** Items a second, or seconds an item where that is more. */
+  #rate(): string[] {
     const { items, seconds } = this.#elapsed();
-    if (items === 0 || seconds <= 0) return "";
-    return `, ${formatNumber(items / seconds)} ${this.options.unit}/s`;
+    const { unit } = this.options;
+    if (items === 0 || seconds <= 0) return [];
+    if (items >= seconds) return [`${formatNumber(items / seconds)} ${unit}/s`];
+    return [`${formatNumber(Number((seconds / items).toPrecision(3)))} s a ${singular(unit)}`];
   }
 
-  #text(detail: string): string {
+  #text(): string {
     const { total } = this.options;
-    const { items, seconds } = this.#elapsed();
-    const left = total !== undefined && items > 0
-      ? `${formatDuration(seconds / items * (total - this.#done))} left`
-      : "";
-    const line = this.options.line?.({ done: this.#done, total, left }) ??
-      this.#usualLine(left, detail);
+    const seconds = this.#left.at(this.io.system.now());
+    const left = seconds === undefined ? "" : `${formatDuration(seconds)} left`;
+    const parts = this.options.line?.({ done: this.#done, total, left }) ?? this.#usualLine(left);
+    const present = parts.filter((part) => part !== "");
+    if (!this.#redraws) return present.join(", ");
     // A line that wraps could not be redrawn.
-    return this.#redraws ? cutToWidth(line, this.io.width() - 1) : line;
+    const width = this.io.width() - 1;
+    while (present.length > 1 && displayWidth(present.join(", ")) > width) present.pop();
+    return cutToWidth(present.join(", "), width);
   }
 
-  #usualLine(left: string, detail: string): string {
+  #usualLine(left: string): string[] {
     const { label, unit, total } = this.options;
     const count = total === undefined ? `${this.#done} ${unit}` : `${this.#done}/${total} ${unit}`;
     const filled = total ? Math.min(BAR_WIDTH, Math.floor(BAR_WIDTH * this.#done / total)) : 0;
     const bar = this.#redraws && total !== undefined && this.io.width() >= 80
       ? ` [${"=".repeat(filled).padEnd(BAR_WIDTH)}]`
       : "";
-    return `${label}:${bar} ${count}${this.#rate()}${left && `, ${left}`}${
-      detail && `, ${detail}`
-    }`;
+    return [`${label}:${bar} ${count}`, ...this.#rate(), left, this.#detail];
   }
+}
+
+function singular(unit: string): string {
+  return unit.replace(/s$/, "");
 }
 
 /** Progress of tokens that are read now and then: a long prompt, or validation data. */

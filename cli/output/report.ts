@@ -19,7 +19,7 @@ import {
   type Row,
   terminalTable,
 } from "./table.ts";
-import { displayWidth, wrap } from "./wrap.ts";
+import { wrapLines } from "./wrap.ts";
 
 /** Options of reporting a result. */
 export interface ReportOptions extends DocumentHead {
@@ -76,9 +76,7 @@ export class Report implements Disposable {
   /** Text over a readable table: a remark, a total. Lines that fit stay as they are. */
   remark(text: string): void {
     if (this.invocation.format !== "table") return;
-    const width = this.#sink.isTerminal ? this.io.width() : Infinity;
-    const shown = (line: string) => displayWidth(line) <= width ? line : wrap(line, width);
-    this.#write(text.split("\n").map((line) => `${shown(line)}\n`).join(""));
+    this.#write(`${this.#sink.isTerminal ? wrapLines(text, this.io.width()) : text}\n`);
   }
 
   /** Text under a readable table. */

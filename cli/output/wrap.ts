@@ -1,11 +1,11 @@
-/** Width of text on a terminal, and wrapping. */
+/** Width of text on a terminal, and its breaks at words. */
 
 /** Columns a text takes on screen: wide East Asian characters and emoji count twice. */
 export function displayWidth(text: string): number {
   if (/^[ -~]*$/.test(text)) return text.length; // most text by far
   let width = 0;
   for (const character of text) {
-    if (/\p{Mark}/u.test(character)) continue;
+    if (/[\p{Mark}\p{Format}]/u.test(character)) continue;
     const wide = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60]/
       .test(character) || /\p{Emoji_Presentation}/u.test(character);
     width += wide ? 2 : 1;
@@ -28,16 +28,107 @@ export function shorten(text: string, columns: number): string {
   return displayWidth(text) <= columns ? text : `${cutToWidth(text, columns - 1)}…`;
 }
 
-/** Wraps text at spaces; all lines are indented alike. A word that is too long stays whole. */
-export function wrap(text: string, width: number, indent = ""): string {
-  const lines: string[] = [];
-  let line = "";
-  for (const word of text.split(/\s+/)) {
-    if (line !== "" && indent.length + displayWidth(line) + 1 + displayWidth(word) > width) {
-      lines.push(indent + line);
-      line = word;
-    } else line += (line === "" ? "" : " ") + word;
+/** Colours of ours, which take no columns. */
+// deno-lint-ignore no-control-regex -- they are what is looked for
+const COLOR = /\x1b\[[\d;]*m/g;
+
+/** Characters of scripts without spaces between words: a line may end behind each of them. */
+const UNSPACED = String
+  .raw`\p{RGI_Emoji}|[\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{scx=Hangul}]`;
+
+/** Spaces, or what stays whole: one such character with the marks that belong to it, or a word. */
+const PARTS = new RegExp(
+  String
+    .raw`[ \t]+|(?:${UNSPACED})[\p{Mark}\p{Pe}\p{Pf}、。！，．：；？]*|(?:(?!${UNSPACED})[^ \t])+`,
+  "gv",
+);
+
+/** Returns the start of the last part of a line, with the spaces before it: more of it may follow. */
+function lastPart(line: string): number {
+  let start = 0, spaces = false;
+  for (const { 0: part, index } of line.matchAll(PARTS)) {
+    if (!spaces) start = index;
+    spaces = part.trim() === "";
   }
-  lines.push(indent + line);
-  return lines.join("\n");
+  return start;
+}
+
+const BREAK_BEHIND = new RegExp(`(?:[ \\t]|${UNSPACED})$`, "v");
+const BREAK_BEFORE = new RegExp(`^(?:[ \\t]|${UNSPACED})`, "v");
+
+/** Returns whether a line may end between two texts that follow each other. */
+export function mayBreak(before: string, after: string): boolean {
+  return before === "" || BREAK_BEHIND.test(before) || BREAK_BEFORE.test(after);
+}
+
+const TAB = 8;
+
+/**
+ * Breaks text at words as it comes. Lines that fit stay as they are; the rest of a line that is
+ * broken has its indentation, and a word that is wider than a line stays whole. Each word is returned once it has ended.
+ */
+export class WordWrapper {
+  #held = "";
+  #column = 0;
+  #indent = "";
+
+  /** `width` is the number of columns; Infinity breaks nothing. */
+  constructor(private readonly width: number) {}
+
+  /** Returns what can be shown once `text` has come. */
+  add(text: string): string {
+    const [first, ...lines] = (this.#held + text).split("\n");
+    const last = lines.pop();
+    let shown = "";
+    const whole = (line: string) => {
+      shown += this.#line(line) + "\n";
+      [this.#column, this.#indent] = [0, ""];
+    };
+    if (last !== undefined) [first!, ...lines].forEach(whole);
+    const open = last ?? first!;
+    const end = lastPart(open);
+    this.#held = open.slice(end);
+    return shown + this.#line(open.slice(0, end));
+  }
+
+  /** Returns what was held back. */
+  end(): string {
+    const rest = this.#line(this.#held);
+    this.#held = "";
+    return rest;
+  }
+
+  #line(line: string): string {
+    let shown = "", spaces = "";
+    for (const [part] of line.matchAll(PARTS)) {
+      if (part.trim() === "") {
+        spaces = part;
+        if (this.#column === 0 && part.length < this.width * 0.75) this.#indent = part;
+        continue;
+      }
+      const [wide, isFirst] = [displayWidth(part.replace(COLOR, "")), this.#column === 0];
+      const behind = columnAfter(this.#column, spaces);
+      const breaks = !isFirst && behind + wide > this.width;
+      shown += (breaks ? `\n${this.#indent}` : spaces) + part;
+      this.#column = (breaks ? columnAfter(0, this.#indent) : behind) + wide;
+      spaces = "";
+    }
+    return shown + spaces;
+  }
+}
+
+function columnAfter(column: number, spaces: string): number {
+  for (const space of spaces) column += space === "\t" ? TAB - column % TAB : 1;
+  return column;
+}
+
+/** Breaks the lines of a text that do not fit at words; see `WordWrapper`. */
+export function wrapLines(text: string, width: number): string {
+  const wrapper = new WordWrapper(width);
+  return wrapper.add(text) + wrapper.end();
+}
+
+/** Fills lines with the words of a text; all lines are indented alike. */
+export function wrap(text: string, width: number, indent = ""): string {
+  return wrapLines(indent + text.split(/\s+/).join(" "), width);
 }

@@ -136,9 +136,13 @@ export async function runParscale(line: Line, options: RunOptions = {}): Promise
   return cwd === undefined ? await withScratch(run) : await run(cwd);
 }
 
+/** Words that run a bash script in which `parscale` is the program under test. */
+export function shellWords(script: string): string[] {
+  const words = PROGRAM.map((word) => `'${word}'`).join(" ");
+  return ["bash", "-c", `parscale() { ${words} "$@"; }\n${script}`];
+}
+
 /** Runs a bash script in which `parscale` is the program under test; for pipelines. */
 export function runShell(script: string, options: RunOptions = {}): Promise<RunResult> {
-  const words = PROGRAM.map((word) => `'${word}'`).join(" ");
-  const define = `parscale() { ${words} "$@"; }\n`;
-  return runCommand(["bash", "-c", define + script], options);
+  return runCommand(shellWords(script), options);
 }

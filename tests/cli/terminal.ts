@@ -3,7 +3,8 @@
  *
  * Keys are typed once the screen shows an expected text, never after a time.
  */
-import { environment, programLine } from "./run.ts";
+import { displayWidth, mayBreak } from "../../cli/output/wrap.ts";
+import { environment, programLine, shellWords } from "./run.ts";
 
 /** A terminal and what runs on it. */
 export interface TerminalOptions {
@@ -19,6 +20,8 @@ export interface TerminalResult {
   readonly raw: string;
   /** Lines as they stand on the screen at the end, without trailing spaces. */
   readonly screen: readonly string[];
+  /** Words that the terminal had to break, as it ends its lines at any character. */
+  readonly brokenWords: readonly string[];
 }
 
 /** Returns whether the machine has a `script` that takes a command and returns its exit code. */
@@ -40,6 +43,15 @@ export async function runOnTerminal(
   return await terminal.end();
 }
 
+/** Runs a bash script on a terminal, in which `parscale` is the program under test. */
+export async function runShellOnTerminal(
+  script: string,
+  options: TerminalOptions = {},
+): Promise<TerminalResult> {
+  await using terminal = new Terminal(undefined, options, shellWords(script));
+  return await terminal.end();
+}
+
 /** A program on a terminal, for tests that type. */
 export class Terminal implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
@@ -50,9 +62,13 @@ export class Terminal implements AsyncDisposable {
   #changed = Promise.withResolvers<void>();
   #isOver = false;
 
-  constructor(args: readonly string[], { columns = 80, cwd, env }: TerminalOptions = {}) {
+  constructor(
+    args: readonly string[] = [],
+    { columns = 80, cwd, env }: TerminalOptions = {},
+    line = programLine(args),
+  ) {
     this.#columns = columns;
-    const words = programLine(args).map((word) => `'${word.replaceAll("'", `'\\''`)}'`);
+    const words = line.map((word) => `'${word.replaceAll("'", `'\\''`)}'`);
     this.#child = new Deno.Command("script", {
       args: ["-qec", `stty cols ${columns} rows 30; exec ${words.join(" ")}`, "/dev/null"],
       ...(cwd !== undefined && { cwd }),
@@ -102,7 +118,7 @@ export class Terminal implements AsyncDisposable {
   async end(): Promise<TerminalResult> {
     await this.#finished;
     const { code } = await this.#child.status;
-    return { code, raw: this.#raw, screen: this.screen };
+    return { code, raw: this.#raw, ...renderScreen(this.#raw, this.#columns) };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -115,7 +131,16 @@ export class Terminal implements AsyncDisposable {
 
 /** The lines that a terminal of so many columns shows after `raw`; colours are left out. */
 export function screenOf(raw: string, columns: number): string[] {
+  return renderScreen(raw, columns).screen;
+}
+
+/** Wide characters take two cells, the second of them empty. */
+function renderScreen(
+  raw: string,
+  columns: number,
+): { readonly screen: string[]; readonly brokenWords: readonly string[] } {
   const lines: string[][] = [[]];
+  const continued = new Set<number>();
   let row = 0, column = 0;
   const line = () => lines[row] ??= [];
   // deno-lint-ignore no-control-regex -- they are what a terminal reads
@@ -137,11 +162,23 @@ export function screenOf(raw: string, columns: number): string[] {
       line().splice(column);
       lines.splice(row + 1);
     } else if (action === undefined && part >= " ") {
-      if (column >= columns) [row, column] = [row + 1, 0];
+      const wide = displayWidth(part);
+      if (column + wide > columns) {
+        [row, column] = [row + 1, 0];
+        continued.add(row);
+      }
       const at = line();
       while (at.length < column) at.push(" ");
-      at[column++] = part;
+      if (wide === 0) at[Math.max(0, column - 1)] += part;
+      for (let cell = 0; cell < wide; cell++) at[column++] = cell === 0 ? part : "";
     }
   }
-  return Array.from(lines, (cells) => (cells ?? []).map((cell) => cell ?? " ").join("").trimEnd());
+  const rows = Array.from(lines, (cells) => (cells ?? []).map((cell) => cell ?? " ").join(""));
+  const brokenWords = [...continued].flatMap((row) => {
+    const [before, after] = [rows[row - 1]!, rows[row]!];
+    const word = /\S*$/.exec(before)![0] + /^\S*/.exec(after)![0];
+    // One that is longer than a line has to be broken.
+    return mayBreak(before, after) || displayWidth(word) > columns ? [] : [word];
+  });
+  return { screen: rows.map((row) => row.trimEnd()), brokenWords };
 }

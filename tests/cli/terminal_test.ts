@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { main } from "../../cli/main.ts";
 import { guardTerminal, visible, visibleJson, visibleLines } from "../../cli/output/clean.ts";
+import { displayWidth } from "../../cli/output/wrap.ts";
 import { Report } from "../../cli/output/report.ts";
 import type { Invocation } from "../../cli/output/document.ts";
 import { captureIo } from "../unit/cli/capture_io.ts";
@@ -9,7 +10,13 @@ import { copyFolder, jsonLines, MODEL, PLAIN_MODEL } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL } from "./serve_testing.ts";
-import { HAS_TERMINALS, runOnTerminal, type TerminalResult } from "./terminal.ts";
+import {
+  HAS_TERMINALS,
+  runOnTerminal,
+  screenOf,
+  Terminal,
+  type TerminalResult,
+} from "./terminal.ts";
 
 const WIDTHS = [40, 80, 120];
 
@@ -29,11 +36,7 @@ function onTerminals(
           const args = [...prepare(cwd), "--color", color];
           const result = await runOnTerminal(args, { columns, cwd });
           assertEquals(result.code, 0, result.raw);
-          for (const line of result.screen) {
-            // A word that is too long stays whole: a remedy is to be copied.
-            const words = line.trim().split(" ");
-            assert(line.length <= columns || words.length === 1, `too wide: ${line}`);
-          }
+          assertEquals(result.brokenWords, [], result.raw);
           assert(!result.screen.join("").includes("\\x1b"), result.screen.join("\n"));
           // deno-lint-ignore no-control-regex -- colours are control sequences
           assertEquals(/\x1b\[\d+m/.test(result.raw), color === "always", result.raw);
@@ -89,6 +92,60 @@ onTerminals("generate writes several texts one after the other, with a rule betw
   assertEquals(titles, ["0, 1 of 2", "0, 2 of 2", "1, 1 of 2", "1, 2 of 2"]);
   assert(screen[screen.findIndex((line) => line.startsWith("──")) + 1] !== "");
 });
+
+/** Words, characters without spaces between them, and emoji of several parts. */
+const MIXED = "The quick brown fox 漢字は空白なしで続きます。 👩‍💻 🇩🇪 한국어 and ❤️ ".repeat(4)
+  .trim();
+
+onTerminals(
+  "visualize keeps the tokens of a word together",
+  () => ["visualize", "--model", MODEL, "--text", "Unbelievably complicated ".repeat(12)],
+  ({ screen }) => {
+    const words = screen.flatMap((line) => line.match(/[Uc]\w+ed|U\w+y/g) ?? []);
+    assert(words.length >= 24 && words.every((word) => /^(Unb\S+y|compl\S+ed)$/.test(word)));
+  },
+);
+
+for (const columns of WIDTHS) {
+  Deno.test({
+    name: `generated text of wide characters breaks at words, ${columns} columns`,
+    ignore: !HAS_TERMINALS,
+    fn: async () => {
+      const args = ["generate", CHAT_MODEL, "--echo", "--prompt", MIXED, "--max-tokens", "20"];
+      const { code, raw, screen, brokenWords } = await runOnTerminal(args, { columns });
+      assertEquals([code, brokenWords], [0, []], raw);
+      const from = screen.findIndex((line) => line.startsWith("The quick"));
+      const filled = displayWidth(screen[from]!);
+      assert(filled > columns - 12 && filled <= columns, screen.join("\n"));
+      assertStringIncludes(screen.join("").replaceAll(" ", ""), MIXED.replaceAll(" ", ""));
+    },
+  });
+}
+
+for (const columns of WIDTHS) {
+  Deno.test({
+    name: `chat breaks help, notes and answers at words, ${columns} columns`,
+    ignore: !HAS_TERMINALS,
+    fn: () =>
+      withScratch(async (cwd) => {
+        await using terminal = new Terminal(["chat", CHAT_MODEL, "--max-tokens", "60"], {
+          columns,
+          cwd,
+          env: { HOME: cwd },
+        });
+        const lines = ["/help", `/system ${MIXED}`, "Tell me about the red fox.", "/quit"];
+        for (const [i, line] of lines.entries()) {
+          await terminal.until((screen) => screen.match(/^>/gm)?.length === i + 1);
+          await terminal.type(`${line}\r`);
+        }
+        const { code, raw, brokenWords } = await terminal.end();
+        assertEquals(code, 0, raw);
+        // The line that was typed is broken by the editor of lines.
+        const typed = screenOf(`> /system ${MIXED}`, columns).join("\n");
+        assertEquals(brokenWords.filter((word) => !typed.includes(word)), [], raw);
+      }),
+  });
+}
 
 for (const columns of WIDTHS) {
   Deno.test({

@@ -16,6 +16,7 @@ import {
   assertThrows,
 } from "@std/assert";
 import { runShell } from "../cli/run.ts";
+import { HAS_TERMINALS, runShellOnTerminal } from "../cli/terminal.ts";
 import { TestServer } from "../cli/serve_testing.ts";
 import { DOCS } from "../unit/pages.ts";
 import { furnish } from "./docs_folder.ts";
@@ -252,6 +253,29 @@ for (const page of PAGES) {
     assertEquals(code, 0, stderr);
     await runPage(cwd, page);
     if (page === TUTORIAL) assert(await gainOf(cwd) >= 0.15, "the tutorial shows its effect");
+  });
+}
+
+for (const page of PAGES) {
+  Deno.test({
+    name: `commands of ${page} break no word on a terminal of 80 columns`,
+    ignore: !HAS_TERMINALS,
+    fn: async () => {
+      const cwd = `${base}/${page.replaceAll("/", "-")}.t`;
+      await runShell(`cp -a '${base}/furnished' '${cwd}'`);
+      const env = { PARSCALE_CACHE: `${cwd}/cache` };
+      for (const { text } of blocks(page).filter(({ kind }) => kind === "sh")) {
+        for (const line of shellLines(text).filter((line) => !isElsewhere(line))) {
+          const command = commandOf(line, page);
+          if (/^parscale serve |curl/.test(command)) continue;
+          await clear(cwd, command);
+          const { code, raw, brokenWords } = await runShellOnTerminal(command, { cwd, env });
+          assertEquals(code, 0, raw);
+          // Documents for programs are one line each.
+          if (!/--jsonl?\b|^(?!parscale)/.test(command)) assertEquals(brokenWords, [], raw);
+        }
+      }
+    },
   });
 }
 

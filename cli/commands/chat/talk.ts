@@ -8,7 +8,7 @@ import { type AnswerPart, type ChatSession } from "./session.ts";
 import { winnerOf } from "../../../core/analysis/streams.ts";
 import { visible, visibleLines } from "../../output/clean.ts";
 import { labelsOf, paintStream } from "../../../core/analysis/stream_look.ts";
-import { displayWidth } from "../../output/wrap.ts";
+import { displayWidth, mayBreak, WordWrapper } from "../../output/wrap.ts";
 
 const HELP = `/p N          continue with the model that has N streams
 /weights      show the weights of the streams, or hide them
@@ -123,7 +123,7 @@ export class Talk {
     const hasWeights = this.showsWeights && config.streams > 1 && hasStreamWeights(config);
     const shown = hasWeights && this.isTerminal
       ? new LetteredText(config.streams, io.width() - 1, colored)
-      : PLAIN_TEXT;
+      : new PlainText(this.isTerminal ? io.width() : undefined);
     const parts: AnswerPart[] = [];
     this.#answering = new AbortController();
     this.#failed = undefined;
@@ -178,6 +178,8 @@ export class LetteredText {
   #column = 0;
   /** Letters of the line, by column. */
   #letters: { readonly column: number; readonly stream: number }[] = [];
+  /** Tokens of the word that has not ended. */
+  #word: { readonly text: string; readonly stream: number | undefined }[] = [];
 
   constructor(
     private readonly streams: number,
@@ -192,16 +194,34 @@ export class LetteredText {
       if (i > 0) shown += this.end();
       const clean = visible(line);
       if (clean === "") continue;
-      if (this.#column > 0 && this.#column + displayWidth(clean) > this.width) shown += this.end();
-      if (weights) this.#letters.push({ column: this.#column, stream: winnerOf(weights) });
-      shown += clean;
-      this.#column += displayWidth(clean);
+      if (mayBreak(this.#word.at(-1)?.text ?? "", clean)) shown += this.#place();
+      this.#word.push({ text: clean, stream: weights && winnerOf(weights) });
     }
     return shown;
   }
 
   /** Ends the line: its letters, on a line of their own. */
   end(): string {
+    return this.#place() + this.#endLine();
+  }
+
+  /** Adds the word, which has ended, to the line that it fits on. */
+  #place(): string {
+    const wide = this.#word.reduce((sum, { text }) => sum + displayWidth(text), 0);
+    let shown = this.#column > 0 && this.#column + wide > this.width ? this.#endLine() : "";
+    for (const { text, stream } of this.#word) {
+      if (this.#column > 0 && this.#column + displayWidth(text) > this.width) {
+        shown += this.#endLine();
+      }
+      if (stream !== undefined) this.#letters.push({ column: this.#column, stream });
+      shown += text;
+      this.#column += displayWidth(text);
+    }
+    this.#word = [];
+    return shown;
+  }
+
+  #endLine(): string {
     const labels = labelsOf(this.streams);
     let under = "", at = 0;
     for (const { column, stream } of this.#letters) {
@@ -217,8 +237,20 @@ export class LetteredText {
   }
 }
 
-/** Text of an answer without letters. */
-const PLAIN_TEXT = {
-  add: ({ text }: AnswerPart) => visibleLines(text),
-  end: () => "\n",
-};
+/** Text of an answer without letters; on a terminal it breaks at words. */
+class PlainText {
+  readonly #wrapper: WordWrapper | undefined;
+
+  constructor(width: number | undefined) {
+    this.#wrapper = width === undefined ? undefined : new WordWrapper(width);
+  }
+
+  add({ text }: AnswerPart): string {
+    const clean = visibleLines(text);
+    return this.#wrapper?.add(clean) ?? clean;
+  }
+
+  end(): string {
+    return `${this.#wrapper?.end() ?? ""}\n`;
+  }
+}

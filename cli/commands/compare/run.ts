@@ -38,7 +38,7 @@ export async function run(
   await reportRows(io, invocation, { schema: "parscale.compare/1" }, rows);
   if (invocation.format === "table") {
     const text = conclusions(comparisons).map(visible).join("\n");
-    io.write(text + "\n");
+    io.say(text + "\n");
   }
   const worse = comparisons.filter(({ method, against }) =>
     method.kind === "parscale" && against && against.high < 0

@@ -9,7 +9,6 @@ import {
   type Answerer,
   type PlannedDocument,
   predict,
-  type Unfinished,
 } from "../../../core/eval/harness/predict.ts";
 import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
 import { type Sample, sampleKey } from "../../../core/eval/harness/samples.ts";
@@ -22,9 +21,9 @@ import { memoryBudget, requireContext } from "../../input/limits.ts";
 import type { ModelPlan } from "../../input/open_model.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
-import { Progress } from "../../output/progress.ts";
 import { Turns } from "../../output/row_writer.ts";
 import { type EvaluatePlan, temperaturesOf } from "./plan.ts";
+import { TaskProgress } from "./task_progress.ts";
 
 /** An opened model, ready to answer. */
 export interface EvalModel extends Answerer {
@@ -137,13 +136,6 @@ export async function answer(
   const done = new Set(samples.map(sampleKey));
   if (folder?.isComplete) io.note(`"${folder.path}" is complete: ${done.size} samples`);
   else if (done.size > 0) io.note(`resuming "${folder!.path}": ${done.size} samples done`);
-  const counts = new Map(
-    prepared.map(({ task, documents }) => [
-      task.name,
-      documents.length * temperatures(task).length,
-    ]),
-  );
-  using progress = new TaskProgress(io, counts, samples);
   const options = {
     temperatures,
     topP: sampling.topP,
@@ -154,6 +146,7 @@ export async function answer(
     maxTokens: sampling.maxTokens,
     batch: batchSize(model, plan, batch, modelPlan?.memoryLimit, sampling.maxTokens),
   };
+  using progress = new TaskProgress(io, plan, options, done);
   using clock = new StatsClock(io, folder);
   const turns = new Turns();
   for await (const event of predict(model, plan, options, (key) => done.has(key))) {
@@ -264,53 +257,4 @@ function warnAboutTruncation({ encoder, maxLength }: EvalModel, io: Io): void {
     `${encoder.truncated} prompts exceed ${maxLength} tokens and were truncated on the left`,
     "use fewer --shots; published scores are of whole prompts",
   );
-}
-
-/** One progress line per task, with its rate and the time left for it. */
-class TaskProgress implements Disposable {
-  readonly #done = new Map<string, number>();
-  #task: string | undefined;
-  #line: Progress | undefined;
-
-  constructor(
-    readonly io: Io,
-    readonly totals: ReadonlyMap<string, number>,
-    samples: readonly Sample[],
-  ) {
-    for (const { task } of samples) this.#done.set(task, (this.#done.get(task) ?? 0) + 1);
-  }
-
-  add({ task }: Sample): void {
-    const line = this.#lineOf(task), done = this.#doneOf(task) + 1;
-    this.#done.set(task, done);
-    line.update(done);
-  }
-
-  show({ task, windows }: Unfinished): void {
-    // Answers in free words are of several tasks at once.
-    if (!windows) return;
-    this.#lineOf(task).update(this.#doneOf(task), `window ${windows[0]} of ${windows[1]}`);
-  }
-
-  #doneOf(task: string): number {
-    return this.#done.get(task) ?? 0;
-  }
-
-  #lineOf(task: string): Progress {
-    if (task !== this.#task) {
-      this.#line?.[Symbol.dispose]();
-      this.#line = new Progress(this.io, {
-        label: `Evaluating ${task}`,
-        unit: "samples",
-        total: this.totals.get(task)!,
-        from: this.#doneOf(task),
-      });
-      this.#task = task;
-    }
-    return this.#line!;
-  }
-
-  [Symbol.dispose](): void {
-    this.#line?.[Symbol.dispose]();
-  }
 }

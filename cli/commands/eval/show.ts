@@ -34,7 +34,7 @@ import { buildDocument, type Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { Report } from "../../output/report.ts";
-import { plainTable, type Row } from "../../output/table.ts";
+import { type Row } from "../../output/table.ts";
 import { counted } from "../../output/units.ts";
 import type { AnsweringStats } from "./answer.ts";
 import {
@@ -142,7 +142,7 @@ export async function listTasks(
   await report.finish();
   if (invocation.format !== "table") return;
   const suites = Object.entries(SUITES).map(([name, tasks]) => `${name} = ${tasks.join(", ")}`);
-  io.write(`\nSuites: ${suites.join("; ")}\n`);
+  io.say(`\nSuites: ${suites.join("; ")}\n`);
 }
 
 function filesOf({ folder, rows, shots }: Task): string {
@@ -181,7 +181,7 @@ export async function showPrompts(
       const requests = render ? await requestsOf(document, render) : plain;
       if (isTable) {
         const text = readable(task.name, document, requests);
-        io.write(io.isTerminal("stdout") ? visibleLines(text) : text);
+        io.say(io.isTerminal("stdout") ? visibleLines(text) : text);
       } else for (const request of requests) report.row(rowOf(document, request));
     }
   }
@@ -353,7 +353,7 @@ export async function report(
   }
   for (const { name, columns } of invocation.format === "table" ? tables : []) {
     const shown = Object.keys(columns).map((key) => ({ key, digits: 1 }));
-    io.write(`\n${name}, percent\n${plainTable(shown, [columns])}`);
+    io.write(`\n${name}, percent\n${await output.draw(shown, [columns])}`);
   }
   const missed = shortfalls(bounds, results);
   for (const line of missed) io.writeError(`${io.palette("stderr").error("missed:")} ${line}\n`);

@@ -22,8 +22,10 @@ import type { Io } from "../../output/io.ts";
 import { Progress, ReadingProgress } from "../../output/progress.ts";
 import { RowWriter, Turns } from "../../output/row_writer.ts";
 import { openSink } from "../../output/sink.ts";
+import { AnswerWork } from "../../output/time_left.ts";
 import { generateColumns } from "./columns.ts";
 import type { Decoding, GeneratePlan } from "./plan.ts";
+import { WordWrapper } from "../../output/wrap.ts";
 import {
   sampleSequences,
   searchSequences,
@@ -174,18 +176,22 @@ async function streamText(
 ): Promise<number> {
   using sink = openSink(io, out, overwrite);
   const turns = new Turns();
+  const wrapper = new WordWrapper(io.width());
   let last = "";
   const write = (text: string) => {
-    last = text;
-    sink.write(sink.isTerminal ? visibleLines(text) : text);
+    last = text || last;
+    sink.write(sink.isTerminal ? wrapper.add(visibleLines(text)) : text);
   };
-  write(echo);
+  let before = echo; // below the progress of reading the prompt
   for await (const event of events) {
+    write(before);
+    before = "";
     if (event.kind === "text") write(event.text);
     if (event.kind === "failed") throw event.error;
     await turns.give();
     io.interruption.throwIfAborted();
   }
+  sink.write(wrapper.end());
   if (!last.endsWith("\n")) sink.write("\n");
   sink.commit();
   return 0;
@@ -204,7 +210,7 @@ async function showTexts(
   let next = 0, hasFailed = false;
   const show = (title: string, text: string) => {
     const rule = "─".repeat(Math.max(0, io.width() - title.length - 4));
-    io.write(`${paint.bold(visible(`── ${title} ${rule}`))}\n${visibleLines(text)}\n`);
+    io.say(`${paint.bold(visible(`── ${title} ${rule}`))}\n${visibleLines(text)}\n`);
   };
   for await (const event of events) {
     if (event.kind !== "text") waiting.set(event.prompt.at, event);
@@ -255,6 +261,8 @@ async function writeRows(
     : undefined;
   let count = 0, answered = rows.resumed;
   using progress = new Progress(io, { label: "Generating", unit: "rows", total, from: answered });
+  const work = total === undefined ? undefined : new AnswerWork(total - answered);
+  const lengths = new Map<number, number>();
   const open = async function* () {
     for await (const prompt of rows.untilInterrupted(each(prompts))) {
       const { at, ...input } = prompt;
@@ -267,10 +275,16 @@ async function writeRows(
     progress.update(answered, `reading ${done}/${total} tokens of prompts`);
   for await (const event of answer(open(), onPrefill)) {
     const { at, ...input } = event.prompt;
-    if (event.kind !== "text") {
+    const length = (lengths.get(at) ?? 0) + (event.kind === "text" ? event.text.length : 0);
+    if (event.kind === "text") {
+      lengths.set(at, length);
+      work?.grow(at, length);
+    } else {
       rows.add(at, input, [resultOf(event, numReturn > 1)]);
-      progress.update(++answered);
+      work?.end(at, length);
+      answered++;
     }
+    progress.update(answered, "", work?.work);
     await rows.pause();
   }
   if (count === 0) io.warn("there are no prompts in the input");

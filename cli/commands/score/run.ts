@@ -1,4 +1,5 @@
 /** Carries out `parscale score`: batches of rows through the model, in input order. */
+import { Buffer } from "node:buffer";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import type { JsonObject } from "../../../core/base/files.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
@@ -101,7 +102,15 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   using progress = new Progress(io, { label: "Scoring", unit: "rows", from: done });
   const name = inputName(from);
   const limit = memoryBudget(plan.model.memoryLimit, model.engine.device);
-  let at = 0;
+  // Rows differ in length: the time left is that of the file's bytes.
+  const bytes = from === "-" ? undefined : Deno.statSync(from).size;
+  let at = 0, read = 0;
+  const lines = async function* () {
+    for await (const line of io.readLines(from)) {
+      read += Buffer.byteLength(line) + 1;
+      yield line;
+    }
+  };
   const flush = async (rows: readonly InputRow[]) => {
     if (!isOfShard(shard, at / batch)) {
       rows.forEach((_, i) => results.skip(at + i));
@@ -113,11 +122,15 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
     const scored = isDone ? [] : await scoreRows(model, rows, name, plan, limit);
     scored.forEach((result, i) => results.add(at + i, rows[i]!.fields, [result]));
     at += rows.length;
-    progress.update(done += scored.length);
+    progress.update(
+      done += scored.length,
+      "",
+      bytes === undefined ? undefined : { done: read, total: bytes },
+    );
     await results.pause();
   };
   let rows: InputRow[] = [];
-  for await (const row of results.untilInterrupted(readRows(io.readLines(from), name, onError))) {
+  for await (const row of results.untilInterrupted(readRows(lines(), name, onError))) {
     rows.push(row);
     if (rows.length < batch) continue;
     await flush(rows);

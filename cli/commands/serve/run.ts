@@ -153,7 +153,7 @@ function announce(
   const url = `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`;
   const names = models.map(({ name }) => name);
   if (json) return io.write(`${JSON.stringify({ url, models: names })}\n`);
-  io.write(`serving ${names.join(", ")} at ${url}\n`);
+  io.say(`serving ${names.join(", ")} at ${url}\n`);
 }
 
 /** Lets running requests finish for some seconds; whether all did. */

@@ -10,7 +10,6 @@ import type { DivisibleFeed } from "../../../core/collective/collective.ts";
 import type { Batch } from "../../../core/data/batches.ts";
 import { elementCount } from "../../../core/model/parameters.ts";
 import { type StepReport, train } from "../../../core/train/loop.ts";
-import { measurePeak } from "../../../core/analysis/peak.ts";
 import { requireNoRun, RUN_SCHEMA, RunFolder } from "../../../core/train/run_folder.ts";
 import { saveModel } from "../../../core/train/save_model.ts";
 import { EventWriter } from "../../../core/train/tensorboard.ts";
@@ -101,8 +100,6 @@ async function trainInto(
   const microBatches = length.batch / run.trainer.sizes.batch;
   const feed = length.overfitOneBatch ? sameBatches(run, microBatches) : run.stream;
   const flops = trainingFlops(run.trainer) * run.loop.microBatches;
-  // Only the progress line compares with it.
-  const peak = io.settings.quiet > 0 ? Infinity : await measurePeak(run.device);
 
   using report = new Report(io, invocation, {
     schema: "parscale.train/1",
@@ -122,7 +119,7 @@ async function trainInto(
   using progress = new Progress(io, {
     ...options,
     everyItems: plan.logEvery,
-    line: (count) => progressLine(count, last, run, flops / peak),
+    line: (count) => progressLine(count, last, run, flops),
   });
   // Ranks read equal parts, within a batch.
   const validated = run.data.evalSize && Math.ceil(run.data.evalSize.tokens / ranks.world);

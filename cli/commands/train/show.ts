@@ -6,11 +6,9 @@ import { writeText } from "../../../core/checkpoint/write.ts";
 import { describeRow } from "../../../core/data/batches.ts";
 import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 import type { StepReport } from "../../../core/train/loop.ts";
-import { measurePeak } from "../../../core/analysis/peak.ts";
 import { defaultRates } from "../../../core/train/rates.ts";
 import { requireNoRun } from "../../../core/train/run_folder.ts";
 import type { RateKind } from "../../../core/train/trainable.ts";
-import { trainingFlops } from "../../../core/train/trainer.ts";
 import type { TrainingState } from "../../../core/train/training_state.ts";
 import type { PlanText } from "../../framework/command.ts";
 import type { Io } from "../../output/io.ts";
@@ -20,6 +18,7 @@ import { bytesText, counted, grouped } from "../../output/units.ts";
 import { plannedRanks } from "../../ranks/ranks.ts";
 import type { TrainPlan } from "./plan.ts";
 import { type PreparedRun, prepareRun } from "./prepare.ts";
+import { measureRunTime } from "./run_time.ts";
 
 /** Text of `--dry-run`: sizes, memory, and the first row as it will be read; allocates nothing. */
 export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
@@ -46,8 +45,7 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
   );
   const used = batch.used / (batch.filledRows * batch.tokens);
   const { config } = source;
-  const flops = trainingFlops(trainer) * loop.microBatches;
-  const seconds = loop.schedule.steps * flops / await measurePeak(run.device);
+  const time = await measureRunTime(run, batch, world);
   const specs = plan.data.train.join(" ");
   const { total: memoryBytes, runtime, ...sections } = memory;
   const free = run.takesFreeMemory ? memoryInfo().available : Infinity;
@@ -83,9 +81,9 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
       memoryBytes > free ? `, of which ${bytesText(free)} are free here` : ""
     }, that is`,
     ...parts.map(([name, bytes]) => `  ${name} ${bytesText(bytes)} (${bytes} bytes)`),
-    `time: at least ${
-      seconds < 1 ? `${seconds.toFixed(3)} s` : formatDuration(seconds)
-    }, at the rate of a large matrix product here`,
+    ...(time === undefined ? [] : [
+      `time: about ${formatDuration(time.run)}, from one step of ${formatNumber(time.step, 2)} s`,
+    ]),
     "first row:",
     ...row,
   ];
@@ -107,6 +105,8 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
       trained_params: count(trainer.trained),
       params: count(parameterSpecs(source.config)),
       steps,
+      step_s: time?.step ?? null,
+      duration_s: time?.run ?? null,
       ranks: world,
       tokens_per_step: perStep,
       rows_per_epoch: stream.rowsPerEpoch,
@@ -143,20 +143,17 @@ export function metricsRow(step: StepReport, world: number): Record<string, unkn
   };
 }
 
-/**
- * The progress line: step, its loss and the smoothed one, rate and time left first. `peakSeconds` is what
- * the arithmetic of a step takes at the rate of a large matrix product here.
- */
+/** The progress line: step, its loss and the smoothed one, rate and time left first; `flops` are of a step. */
 export function progressLine(
   { done, total, left }: Count,
   step: StepReport | undefined,
   { source: { params } }: PreparedRun,
-  peakSeconds: number,
-): string {
+  flops: number,
+): readonly string[] {
   const at = `step ${done}/${total}`;
-  if (!step) return at;
+  if (!step) return [at];
   const percent = (share: number) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
-  const parts = [
+  return [
     at,
     `loss ${step.loss.toFixed(4)}`,
     `smoothed ${step.lossEma.toFixed(4)}`,
@@ -164,10 +161,9 @@ export function progressLine(
     left,
     `lr ${step.rates[params === "all" ? "backbone" : "prefix"].toExponential(1)}`,
     `grad ${formatNumber(step.gradNorm)}`,
-    `${percent(peakSeconds / step.seconds)} of GEMM peak`,
+    `${formatNumber(Number((flops / step.seconds / 1e9).toPrecision(3)))} GFLOP/s`,
     `data wait ${percent(step.dataWait)}`,
   ];
-  return parts.filter((part) => part !== "").join(", ");
 }
 
 /** Share of the floor at which a stream counts as dead. */

@@ -80,11 +80,10 @@ export async function run(plan: VisualizePlan, io: Io, invocation: Invocation): 
   }
   page?.write(drawPage(study));
   if (format === "table") {
-    const tables: string[] = [];
-    for (const { title, columns, rows, note } of summaryTables(study)) {
-      tables.push(`${title}\n${await report.draw(columns, rows)}${note}\n`);
+    for (const [i, { title, columns, rows, note }] of summaryTables(study).entries()) {
+      report.raw(`${i > 0 ? "\n" : ""}${title}\n${await report.draw(columns, rows)}`);
+      report.remark(note);
     }
-    report.raw(tables.join("\n"));
   }
   await report.finish(format === "json" ? resultOf(study) : undefined);
 }

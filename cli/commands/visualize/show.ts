@@ -21,7 +21,7 @@ import { paintStream } from "../../../core/analysis/stream_look.ts";
 import { snakeKeys } from "../../output/document.ts";
 import type { Column, Row } from "../../output/table.ts";
 import { grouped } from "../../output/units.ts";
-import { displayWidth, shorten } from "../../output/wrap.ts";
+import { displayWidth, mayBreak, shorten } from "../../output/wrap.ts";
 
 /** A text with all that is shown of it. */
 export interface MeasuredText extends WeightedText {
@@ -151,10 +151,22 @@ export function textView(
   let above = "", below = "", used = 0;
   /** Letters of tokens that hold the first bytes of a character. */
   let begun = "";
+  let word: (readonly [shown: string, wide: number, label: string, stream: number])[] = [];
   const flush = () => {
     if (used > 0) lines.push(view.colored ? above : above.trimEnd(), below.trimEnd());
     above = below = "";
     used = 0;
+  };
+  const place = () => {
+    if (used + word.reduce((sum, [, wide]) => sum + wide, 0) > view.width) flush();
+    for (const [shown, wide, label, stream] of word) {
+      if (used + wide > view.width) flush();
+      const cell = shown + " ".repeat(wide - displayWidth(shown));
+      above += view.colored ? paintStream(cell, stream) : cell;
+      below += label.padEnd(wide);
+      used += wide;
+    }
+    word = [];
   };
   text.tokens.forEach((id, t) => {
     const stream = winnerOf(text.weights[t]!);
@@ -163,13 +175,13 @@ export function textView(
     if (begun !== "") return;
     const shown = shorten(visibleText(text.pieces[t], id), view.width);
     const wide = Math.max(displayWidth(shown), label.length);
-    if (used + wide > view.width) flush();
-    const cell = shown + " ".repeat(wide - displayWidth(shown));
-    above += view.colored ? paintStream(cell, stream) : cell;
-    below += label.padEnd(wide);
-    used += wide;
-    if (endsLine(text.pieces[t])) flush();
+    if (mayBreak(word.at(-1)?.[0] ?? "", shown)) place();
+    word.push([shown, wide, label, stream]);
+    if (!endsLine(text.pieces[t])) return;
+    place();
+    flush();
   });
+  place();
   flush();
   return lines.map((line) => line + "\n").join("");
 }

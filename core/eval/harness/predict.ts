@@ -49,11 +49,13 @@ export interface Answerer {
   readonly encoder: RequestEncoder;
 }
 
-/** Work on a task that has finished no sample yet. */
+/** Work on a sample that is not finished. */
 export interface Unfinished {
   readonly task: string;
   /** Windows of a text that were read, and all it has. */
   readonly windows?: readonly [read: number, all: number];
+  /** Key and new tokens of an answer under way. */
+  readonly answer?: { readonly key: string; readonly tokens: number };
 }
 
 /**
@@ -155,8 +157,13 @@ async function* sampleAnswers(
     if (error !== undefined) throw error;
     yield finishReason
       ? finish(model, { ...of, tokens }, finishReason)
-      : { task: of.planned.document.task.name };
+      : unfinished(of, tokens.length);
   }
+}
+
+function unfinished({ planned, sample }: Omit<Open, "tokens">, tokens: number): Unfinished {
+  const key = keyOf(planned, sample);
+  return { task: key.task, answer: { key: sampleKey(key), tokens } };
 }
 
 async function* searchAnswers(

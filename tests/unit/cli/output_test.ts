@@ -266,11 +266,16 @@ Deno.test("progress: redrawn on a terminal with rate and time left, gone at the 
   ]);
 });
 
-Deno.test("progress: a redrawn line is cut by the columns it takes", () => {
+Deno.test("progress: a redrawn line leaves out whole parts, and is cut by the columns it takes", () => {
   const terminal: CaptureOptions = { terminals: ["stderr"], columns: 60 };
-  const drawn = progressed(terminal, SCORING, [[50, 1], [1950, 1, "\u540d".repeat(40)]]);
-  const line = drawn.split("\r\x1b[2K").find((text) => text.includes("\u540d"))!;
-  assert(displayWidth(line) < 60, line);
+  const name = "\u540d".repeat(20);
+  const drawn = (label: string, steps: Parameters<typeof progressed>[2]) =>
+    progressed(terminal, { ...SCORING, label }, steps).split("\r\x1b[2K").slice(1, -1);
+  assertEquals(drawn("Scoring", [[50, 1], [1950, 1, name]]), [
+    "Scoring: 1/2 rows, 2 s a row, 0s left",
+  ]);
+  const [line] = drawn(name.repeat(2), [[1950, 1]]);
+  assertEquals(displayWidth(line!), 58);
 });
 
 Deno.test("progress: output goes above the redrawn line", () => {
@@ -298,7 +303,7 @@ Deno.test("progress: plain lines per interval elsewhere, under CI and --no-progr
 });
 
 Deno.test("progress: slow items get a line of their own, at longer and longer times", () => {
-  const options = { ...TRAINING, everyItems: 10, line: () => "line" };
+  const options = { ...TRAINING, everyItems: 10, line: () => ["line"] };
   const seconds = [8, 8, 12, 12, 20];
   const lines = seconds.map((_, count) => {
     const steps = seconds.slice(0, count + 1).map((each, i) => [1000 * each, i + 1] as const);
