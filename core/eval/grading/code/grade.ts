@@ -18,7 +18,7 @@ import { missingModule, reasonOf } from "./reasons.ts";
 import { patiently, type Reference, referenceProgram, References, slice } from "./reference.ts";
 import { Slots } from "./slots.ts";
 
-/** Seconds of one comparison, of which the longest texts take a third of one, and of all of a solution. */
+/** Seconds for one comparison, which takes 0.3 for texts of 1 MiB, and for all of a solution. */
 const COMPARISON = { call: 10, all: 60 };
 
 /** Deepest nesting of a result that is read, in brackets. */
@@ -140,8 +140,8 @@ class SandboxGrader implements Grader {
   }
 
   /**
-   * Returns the index of the first wrong result. Equal texts are right, and Python compares the values of
-   * others: it was given none of the solution's code, only texts.
+   * Returns the index of the first wrong result. Equal texts are right; the values of others are compared
+   * in the trusted child, which reads them as data.
    */
   async #firstWrong(
     { entryPoint }: CodeProblem,
