@@ -13,7 +13,7 @@ import { commands } from "./commands/mod.ts";
 import { commonFlags, type Format, rowFlags } from "./framework/common.ts";
 import { MisuseError } from "./framework/misuse.ts";
 import { consumedAfter, parse, type ParsedArgs } from "./framework/parse.ts";
-import { suggestionHint } from "./framework/suggest.ts";
+import { peerCommandHint, suggestionHint } from "./framework/suggest.ts";
 import { type AllValues, type FlagTable, textsOf } from "./framework/table.ts";
 import type { ColorMode } from "./output/color.ts";
 import type { Invocation } from "./output/document.ts";
@@ -128,7 +128,8 @@ async function dispatch(args: readonly string[], frame: Frame): Promise<number> 
   const entry = frame.registry.find((entry) => entry.name === name);
   if (entry === undefined) {
     const names = frame.registry.map((entry) => entry.name);
-    const hint = suggestionHint(name, names) ?? "`parscale help` lists the commands";
+    const hint = peerCommandHint(name) ?? suggestionHint(name, names) ??
+      "`parscale help` lists the commands";
     throw new MisuseError([{ message: `unknown command "${name}"`, hint }]);
   }
   const command = await entry.load();
@@ -229,7 +230,7 @@ async function runCommand(
       const { checkTarget } = await import("./output/sink.ts");
       checkTarget(invocation.out, invocation.overwrite);
     }
-    showPlan(frame.io, invocation, table, text);
+    await showPlan(frame.io, invocation, table, text);
     return exitCode("done");
   }
   if (resumesRows && await isComplete(values, frame.io)) return exitCode("done");

@@ -63,7 +63,9 @@ function spellLetters(arg: string, next: string | undefined, table: FlagTable, t
       const message = `unknown flag \`${spelled}\`${arg.length > 2 ? ` in "${arg}"` : ""}`;
       const letters = Object.values(table).flatMap((flag) => flag.letter ?? []);
       const long = Object.hasOwn(table, arg.slice(1).split("=")[0]!);
-      const hint = long ? `did you mean \`-${arg}\`?` : `known: -${letters.join(", -")}`;
+      const hint = long
+        ? `did you mean \`-${arg}\`?`
+        : peerHint(letter, table) ?? `known: -${letters.join(", -")}`;
       to.problems.push({ message, hint });
       return 0;
     }

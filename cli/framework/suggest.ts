@@ -53,6 +53,28 @@ export function suggestionHint(name: string, names: readonly string[]): string |
   return isShort ? `known: ${names.join(", ")}` : undefined;
 }
 
+/** Commands of other programs, and what they are called here. */
+const PEER_COMMANDS = new Map(Object.entries({
+  run: "chat",
+  complete: "generate",
+  finetune: "train",
+  evaluate: "eval",
+  benchmark: "bench",
+  pull: "inspect --model OWNER/NAME",
+  download: "inspect --model OWNER/NAME",
+  list: "eval ls",
+  ls: "eval ls",
+  show: "inspect",
+  info: "inspect",
+  quantize: "convert --quantize q4",
+}));
+
+/** A hint for the name that a command has in other programs. */
+export function peerCommandHint(name: string): string | undefined {
+  const meant = PEER_COMMANDS.get(name);
+  return meant === undefined ? undefined : `did you mean \`${meant}\`?`;
+}
+
 /** Flags of other programs, and what they are called here; the first that a command has is meant. */
 const PEERS = new Map<string, readonly string[]>(Object.entries({
   temp: ["temperature"],
@@ -67,6 +89,7 @@ const PEERS = new Map<string, readonly string[]>(Object.entries({
   dataset: ["data"],
   "ctx-size": ["max-model-len", "max-length", "seq-len", "context"],
   pretrained: ["model"],
+  n: ["max-tokens", "limit", "n-samples"],
   "model-args": ["model"],
   "num-fewshot": ["shots"],
   "device-map": ["device"],

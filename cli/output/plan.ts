@@ -9,7 +9,7 @@ import { type ConfigValue, type Flag, type FlagTable, snakeCase } from "../frame
 import { formatValue } from "../framework/values.ts";
 import { buildDocument, type Invocation, toJson } from "./document.ts";
 import type { Io } from "./io.ts";
-import { csvLine, markdownTable, plainTable } from "./table.ts";
+import { csvLine, markdownTable, plainTable, terminalTable } from "./table.ts";
 
 /** A value as it is typed; what the absence of one means, where help says so. */
 function valueText(flag: Flag, value: ConfigValue): string | null {
@@ -17,13 +17,22 @@ function valueText(flag: Flag, value: ConfigValue): string | null {
   return isAbsent ? flag.defaultText ?? null : formatValue(flag, value);
 }
 
+/** Values of a list that a reader is shown. */
+const MOST = 3;
+
+/** The value for a reader: long lists by their first value and the number of the others. */
+function shortValue(flag: Flag, value: ConfigValue): string | null {
+  if (!Array.isArray(value) || value.length <= MOST) return valueText(flag, value);
+  return `${valueText(flag, value.slice(0, 1))} and ${value.length - 1} more`;
+}
+
 /** Prints the plan on stdout, also when the result itself would go to a file: nothing is touched. */
-export function showPlan(
+export async function showPlan(
   io: Io,
   invocation: Invocation,
   table: FlagTable,
   { lines, values = {}, results }: PlanText,
-): void {
+): Promise<void> {
   const { origins, format } = invocation;
   const config = { ...invocation.config, ...values };
   if (format === "json" || format === "jsonl") {
@@ -40,7 +49,7 @@ export function showPlan(
     .sort((a, b) => Number(isDefault(a)) - Number(isDefault(b)));
   const rows = names.map((name) => ({
     flag: `--${name}`,
-    value: valueText(table[name]!, config[name]!),
+    value: (format === "csv" ? valueText : shortValue)(table[name]!, config[name]!),
     origin: origins[name]!,
   }));
   const columns = ["flag", "value", "origin"].map((key) => ({ key }));
@@ -50,6 +59,8 @@ export function showPlan(
     return;
   }
   if (lines.length > 0) io.say(lines.map((line) => `${line}\n`).join("") + "\n");
-  io.write(format === "md" ? markdownTable(columns, rows) : plainTable(columns, rows));
+  if (format === "md") io.write(markdownTable(columns, rows));
+  else if (!io.isTerminal("stdout")) io.write(plainTable(columns, rows));
+  else io.write(await terminalTable(columns, rows, io.width(), io.palette("stdout")));
   if (!isAll) io.say("\nall other flags have their defaults: -v shows them\n");
 }

@@ -120,13 +120,14 @@ export class Report implements Disposable {
   async #table(results: Row | undefined): Promise<string> {
     const upright = results !== undefined && this.#columns === undefined;
     const rows = upright
-      ? Object.entries(results).map(([field, value]) => ({ field, value: showField(value) }))
+      ? Object.entries(results).filter(([, value]) => value !== null && value !== undefined)
+        .map(([field, value]) => ({ field, value: showField(value) }))
       : results === undefined
       ? this.#rows
       : [results];
     const columns = this.#columns ?? columnsOf(rows);
     if (this.invocation.format === "table") {
-      return columns.length === 0 ? "" : await this.draw(columns, rows);
+      return columns.length === 0 || rows.length === 0 ? "" : await this.draw(columns, rows);
     }
     const text = markdownTable(columns, rows);
     return this.#sink.isTerminal ? visibleLines(text) : text;

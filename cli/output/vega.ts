@@ -41,7 +41,8 @@ const DARK: Readonly<Record<string, string>> = {
 };
 
 /** Style of a figure: it takes the width that there is, and the colours of its reader. */
-const STYLE = ".marks { max-width: 100%; height: auto }\n@media (prefers-color-scheme: dark) {\n" +
+const STYLE =
+  ":root { color-scheme: light dark }\n.marks { max-width: 100%; height: auto }\n@media (prefers-color-scheme: dark) {\n" +
   Object.entries(DARK).map(([light, dark]) =>
     `.marks [fill="${light}"] { fill: ${dark} }\n.marks [stroke="${light}"] { stroke: ${dark} }\n`
   ).join("") + "}";

@@ -55,6 +55,8 @@ export interface Answer {
 export class HubClient {
   readonly patience: Patience;
   #onWait: ((host: string) => void) | undefined;
+  /** Host of the latest request, which may be another than the hub's. */
+  #asked = "";
 
   /** `onWait` is called once for a host that does not answer at once. */
   constructor(
@@ -72,7 +74,7 @@ export class HubClient {
     this.signal?.throwIfAborted();
     const silence = new Silence(this.patience.silenceMs);
     const signal = AbortSignal.any([silence.signal, ...this.signal ? [this.signal] : []]);
-    const waiting = setTimeout(() => this.#sayWait(address), NOTICE_MS);
+    const waiting = setTimeout(() => this.#sayWait(), NOTICE_MS);
     try {
       const { response, url } = await this.#follow(address, headers, signal);
       this.#onWait = undefined; // the hub can be reached
@@ -98,6 +100,7 @@ export class HubClient {
     for (let i = 0; i <= MAX_REDIRECTS; i++) {
       const authorization = url.origin === new URL(this.access.endpoint).origin &&
         this.access.token !== undefined;
+      this.#asked = url.host;
       const response = await fetch(url, {
         headers: {
           ...headers,
@@ -182,14 +185,14 @@ export class HubClient {
         const asked = error instanceof StatusError ? error.waitMs : undefined;
         if (asked !== undefined && asked > LONGEST_WAIT_MS) throw error;
         const wait = asked ?? this.patience.delaysMs[failures - 1] ?? 0;
-        if (wait >= NOTICE_MS) this.#sayWait(this.access.endpoint);
+        if (wait >= NOTICE_MS) this.#sayWait();
         await this.wait(wait);
       }
     }
   }
 
-  #sayWait(address: string): void {
-    this.#onWait?.(new URL(address).host);
+  #sayWait(): void {
+    this.#onWait?.(this.#asked);
     this.#onWait = undefined;
   }
 

@@ -93,6 +93,16 @@ function finish(folder: string, values: readonly number[], streams = 1, num_beam
   write("scores.jsonl", jsonLines(...scores));
 }
 
+Deno.test("one path beside flags of an evaluation is the model", () =>
+  withScratch(async (cwd) => {
+    const line = `compare ${PLAIN_MODEL} --parscale ${MODEL} --beams 2 ${GSM8K} --dry-run --json`;
+    const { results } = JSON.parse((await runParscale(line, { cwd })).stdout);
+    assertEquals(results.plan.slice(0, 2), [
+      `parscale eval --model ${PLAIN_MODEL}`,
+      `parscale eval --model ${PLAIN_MODEL} --num-beams 2`,
+    ]);
+  }));
+
 Deno.test("folders: differences are paired, and a regression of streams ends with 1", () =>
   withScratch(async (cwd) => {
     finish(`${cwd}/p1`, BASE);

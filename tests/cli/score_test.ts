@@ -133,16 +133,17 @@ Deno.test("ids need no tokenizer", () =>
   }));
 
 Deno.test("pipelines: no rows, and jq reads rows", async () => {
-  assertEquals(await rowsOf(SCORE, { stdin: "" }), []);
+  const empty = await runParscale(`${SCORE} --jsonl`, { stdin: "" });
+  assertEquals([empty.code, empty.stdout], [0, ""]);
   const line = `parscale ${SCORE} --jsonl`;
   for (
-    const [script, expected] of [
-      [`${line} <&-; echo $?`, "0"],
+    const [script, expected, said = ""] of [
+      [`${line} <&-; echo $?`, "0", "warning: there are no rows in the input\n"],
       [`${line} | jq -c '[.id, (.tokens|length)]' | head -1`, `["a",${LENGTH}]`],
     ] as const
   ) {
     const { stdout, stderr } = await runShell(script, { stdin: ROWS });
-    assertEquals([stdout.trim(), stderr], [expected, ""]);
+    assertEquals([stdout.trim(), stderr], [expected, said]);
   }
 });
 

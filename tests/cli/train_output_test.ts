@@ -12,6 +12,19 @@ import { ROWS, withWorkplace } from "./train_testing.ts";
 
 const TIMES = ["tokens_per_s", "step_s", "data_wait"];
 
+Deno.test("--dry-run of many files names the first and their size, and pads no row for them", () =>
+  withWorkplace(async (place) => {
+    const names = Array.from({ length: 30 }, (_, i) => `text-${i}.jsonl`);
+    for (const name of names) place.write(name, place.read("texts.jsonl"));
+    const line = `--model p2 --data ${names.join(" ")} --seq-len 24 --steps 3 --out run --dry-run`;
+    const { stdout } = await place.train(line);
+    assertMatch(stdout, /\ndata: text-0\.jsonl and 29 more, [\d.]+ [KMG]?B, /);
+    assertMatch(stdout, /\n--data +text-0\.jsonl and 29 more +flag\n/);
+    assert(stdout.split("\n").every((line) => line.length < 200 || line.startsWith("  slots")));
+    const { config } = JSON.parse((await place.train(`${line} --json`)).stdout);
+    assertEquals(config.data, names);
+  }));
+
 Deno.test("--dry-run plans the run and touches nothing; its JSON is a config that repeats it", () =>
   withWorkplace(async (place) => {
     const line = "--model p2 --data texts.jsonl --seq-len 24 --batch 4 --micro-batch 2 --steps 3";

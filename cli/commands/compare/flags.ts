@@ -20,7 +20,6 @@ const compareFlags = {
     list: "repeat",
     placeholder: "PATH",
     group: "Model",
-    conflictsWith: ["FOLDER"],
     summary: "A model with streams, or an adapter over --model; may be repeated",
     details: "Checkpoints, run folders, and folders of ParScale parameters.",
   },

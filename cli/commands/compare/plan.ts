@@ -48,10 +48,11 @@ export interface Method {
 
 /** Tells models from adapters, and checks those that are here and the folders of evaluations. */
 export async function plan(
-  values: CompareValues,
+  given: CompareValues,
   io: Io,
   invocation: Invocation,
 ): Promise<ReadPlan | EvaluatePlan> {
+  const values = withModel(given, invocation);
   if (values.arguments.length > 0) {
     refuseOthers(invocation, "folders of evaluations", [], command.flags);
     return { kind: "read", folders: values.arguments };
@@ -88,6 +89,16 @@ export async function plan(
     out,
     overwrite,
   };
+}
+
+/** One path beside flags of an evaluation is its model, as the first path of other commands is. */
+function withModel(values: CompareValues, { origins }: Invocation): CompareValues {
+  const [path, ...others] = values.arguments;
+  const evaluates = ["parscale", "beams", "tasks"].some((flag) => origins[flag] === "flag");
+  if (path === undefined || others.length > 0 || values.model !== undefined || !evaluates) {
+    return values;
+  }
+  return { ...values, model: path, arguments: [] };
 }
 
 /** Text of `--dry-run`. */

@@ -1,7 +1,7 @@
 /** Carries out `parscale score`: batches of rows through the model, in input order. */
 import { Buffer } from "node:buffer";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
-import type { JsonObject } from "../../../core/base/files.ts";
+import { type JsonObject, statIfExists } from "../../../core/base/files.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
 import { largestBatch } from "../../../core/generate/batch_size.ts";
 import { checkTokens } from "../../../core/generate/prefill.ts";
@@ -103,7 +103,7 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   const name = inputName(from);
   const limit = memoryBudget(plan.model.memoryLimit, model.engine.device);
   // Rows differ in length: the time left is that of the file's bytes.
-  const bytes = from === "-" ? undefined : Deno.statSync(from).size;
+  const bytes = from === "-" ? undefined : (await statIfExists(from))?.size || undefined;
   let at = 0, read = 0;
   const lines = async function* () {
     for await (const line of io.readLines(from)) {
@@ -137,6 +137,7 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
     rows = [];
   }
   if (rows.length > 0) await flush(rows);
+  if (at === 0) io.warn("there are no rows in the input");
   return await results.finish();
 }
 

@@ -1,5 +1,6 @@
 /** Everything of a run that is shown: its plan, its steps, and the model card of its checkpoints. */
 import { UsageError } from "../../../core/base/errors.ts";
+import { statIfExists } from "../../../core/base/files.ts";
 import { memoryInfo } from "../../../core/base/platform/mod.ts";
 import { CARD_FILE, modelCard } from "../../../core/convert/model_card.ts";
 import { writeText } from "../../../core/checkpoint/write.ts";
@@ -46,7 +47,6 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
   const used = batch.used / (batch.filledRows * batch.tokens);
   const { config } = source;
   const time = await measureRunTime(run, batch, world);
-  const specs = plan.data.train.join(" ");
   const { total: memoryBytes, runtime, ...sections } = memory;
   const free = run.takesFreeMemory ? memoryInfo().available : Infinity;
   const parts = Object.entries({ ...sections, ...(runtime > 0 && { runtime }) });
@@ -62,9 +62,9 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
     } of ${plan.length.batch} rows of ${data.tokens} tokens, ` +
     `${grouped(perStep)} tokens a step in ${counted(loop.microBatches * world, "micro-batch")}`,
     ...(run.rateReason === undefined ? [] : [`learning rates: ${run.rateReason}`]),
-    `data: ${specs}, ${counted(stream.rowsPerEpoch, "row")} an epoch, the first batch ${
-      Math.round(100 * used)
-    }% full`,
+    `data: ${await dataText(plan.data.train)}, ${
+      counted(stream.rowsPerEpoch, "row")
+    } an epoch, the first batch ${Math.round(100 * used)}% full`,
     ...(data.evalSize
       ? [
         `validation: ${counted(data.evalSize.rows, "row")}, ${
@@ -122,6 +122,14 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
   };
 }
 
+/** `py/a.py and 175 more, 5.0 MB`: the size is that of files alone. */
+async function dataText([first, ...more]: readonly string[]): Promise<string> {
+  if (more.length < 3) return [first, ...more].join(" ");
+  const files = await Promise.all([first!, ...more].map((path) => statIfExists(path)));
+  const bytes = files.reduce((sum, file) => sum + (file?.size ?? 0), 0);
+  return `${first} and ${more.length} more${bytes > 0 ? `, ${bytesText(bytes)}` : ""}`;
+}
+
 /** A line of `metrics.jsonl`; `world` is the number of ranks. */
 export function metricsRow(step: StepReport, world: number): Record<string, unknown> {
   return {
@@ -161,7 +169,7 @@ export function progressLine(
     left,
     `lr ${step.rates[params === "all" ? "backbone" : "prefix"].toExponential(1)}`,
     `grad ${formatNumber(step.gradNorm)}`,
-    `${formatNumber(Number((flops / step.seconds / 1e9).toPrecision(3)))} GFLOP/s`,
+    `${formatNumber(flops / step.seconds / 1e9, 1)} GFLOP/s`,
     `data wait ${percent(step.dataWait)}`,
   ];
 }

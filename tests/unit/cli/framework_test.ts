@@ -1,7 +1,12 @@
 /** Splitting an argument list: every trap of the tokenizer, letters, lists, suggestions, types. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { parse } from "../../../cli/framework/parse.ts";
-import { editDistance, nearest, suggestionHint } from "../../../cli/framework/suggest.ts";
+import {
+  editDistance,
+  nearest,
+  peerCommandHint,
+  suggestionHint,
+} from "../../../cli/framework/suggest.ts";
 import { camelCase, environmentName, type FlagTable } from "../../../cli/framework/table.ts";
 import { commonFlags } from "../../../cli/framework/common.ts";
 
@@ -133,6 +138,17 @@ Deno.test("flags of other programs get the name that they have here", () => {
   assertEquals(hint("--iters=9"), "did you mean `--steps`?");
   assertEquals(hint("--load-in-4bit"), "did you mean `--quantize q4`?");
   assertEquals(hint("--ctx-size=9"), "known: --temperature, --max-tokens, --steps, --quantize");
+});
+
+Deno.test("commands and letters of other programs get the name that they have here", () => {
+  assertEquals(peerCommandHint("run"), "did you mean `chat`?");
+  assertEquals(peerCommandHint("list"), "did you mean `eval ls`?");
+  assertEquals(peerCommandHint("pull"), "did you mean `inspect --model OWNER/NAME`?");
+  assertEquals(peerCommandHint("frobnicate"), undefined);
+  const flag = { type: "int", ...words } as const;
+  const hint = (name: string) => parse(["-n", "3"], { [name]: flag }).problems[0]!.hint;
+  assertEquals(hint("max-tokens"), "did you mean `--max-tokens`?");
+  assertEquals(hint("limit"), "did you mean `--limit`?");
 });
 
 Deno.test("unknown letters are named, also those of a long name with one dash", () => {

@@ -11,7 +11,7 @@ import { PLAIN, wantsColor } from "../../../cli/output/color.ts";
 import { type Invocation, toJson } from "../../../cli/output/document.ts";
 import { ClosedPipeError, MissingInputError } from "../../../cli/output/io.ts";
 import { formatDuration, Progress, ReadingProgress } from "../../../cli/output/progress.ts";
-import { Report } from "../../../cli/output/report.ts";
+import { Report, reportRows } from "../../../cli/output/report.ts";
 import { openSink } from "../../../cli/output/sink.ts";
 import {
   csvLine,
@@ -217,6 +217,16 @@ Deno.test("reports: one object is upright in a table, one line in rows", async (
   assertEquals(JSON.parse(await reported("json", single)).results, single);
   assertEquals(JSON.parse(await reported("jsonl", single)), single);
   assertEquals(await reported("csv", single), "family,params,share\nqwen2,494032768,0.123456789\n");
+});
+
+Deno.test("reports: a table has neither fields without a value nor a head without rows", async () => {
+  const lacking = { loss: null, steps: 2 };
+  assertEquals(await reported("table", lacking), "field  value\nsteps  2\n");
+  assertEquals(JSON.parse(await reported("json", lacking)).results, lacking);
+  const { io, stdout } = captureIo();
+  const options = { schema: "x/1", columns: ["id", "text"] };
+  await reportRows(io, { ...INVOCATION, format: "table" }, options, []);
+  assertEquals(stdout(), "");
 });
 
 Deno.test("tables: any number of rows is drawn", async () => {

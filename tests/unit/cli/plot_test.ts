@@ -65,6 +65,7 @@ Deno.test("an SVG chart shades ranges and takes colour and dash from the style",
   assertStringIncludes(svg, 'aria-roledescription="area mark"');
   assertStringIncludes(svg, "#CC79A7");
   assertStringIncludes(svg, 'stroke-dasharray="6,3"');
+  assertStringIncludes(svg, ":root { color-scheme: light dark }"); // where it is opened by itself
   assert(!/NaN|undefined/.test(svg));
   const plain = await renderSvgChart([{ label: "a", points }], options);
   assert(!plain.includes("area mark"));

@@ -193,6 +193,15 @@ Deno.test("a hub that does not answer is named once, while the client waits", as
   assertEquals(waiting, ["127.0.0.1:9"]);
 });
 
+Deno.test("a host that does not answer is named, also where it is not the hub", async () => {
+  const waiting: string[] = [];
+  const access = { endpoint: "https://hub.test", token: undefined, cache: "", isOffline: false };
+  const patience = { delaysMs: [1000, 1] };
+  const client = new HubClient(access, undefined, patience, (host) => waiting.push(host));
+  await assertRejects(() => client.retry(() => client.get("http://127.0.0.1:9/file")));
+  assertEquals(waiting, ["127.0.0.1:9"]);
+});
+
 Deno.test("a listing of 2,500 files is read to its end", async () => {
   const names = Array.from({ length: 2500 }, (_, i) => `data/${String(i).padStart(4, "0")}.txt`);
   const files = new Map(names.map((name) => [name, new Uint8Array(1)]));
