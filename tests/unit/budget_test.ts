@@ -1,0 +1,117 @@
+/**
+ * Lines of every folder. A feature that adds lines raises the number of its folder in the same commit, which
+ * says what paid for it.
+ */
+import { fileURLToPath } from "node:url";
+import { assert, assertEquals } from "@std/assert";
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+
+const COUNTED = /\.(ts|js|cu|cuh|css|html|wat|py)$/;
+
+/** Most lines of the files in a folder. */
+const BUDGET: Readonly<Record<string, number>> = {
+  "cli": 300,
+  "cli/commands": 150,
+  "cli/commands/bench": 750,
+  "cli/commands/chat": 650,
+  "cli/commands/compare": 850,
+  "cli/commands/completions": 50,
+  "cli/commands/convert": 400,
+  "cli/commands/cost": 1350,
+  "cli/commands/doctor": 300,
+  "cli/commands/eval": 1650,
+  "cli/commands/export": 250,
+  "cli/commands/fit": 850,
+  "cli/commands/generate": 900,
+  "cli/commands/help": 150,
+  "cli/commands/inspect": 300,
+  "cli/commands/merge": 200,
+  "cli/commands/plot": 500,
+  "cli/commands/score": 300,
+  "cli/commands/serve": 600,
+  "cli/commands/train": 2050,
+  "cli/commands/visualize": 1250,
+  "cli/framework": 2350,
+  "cli/input": 1500,
+  "cli/output": 2950,
+  "cli/ranks": 350,
+  "cli/release": 950,
+  "core/analysis": 2000,
+  "core/base": 1650,
+  "core/base/platform": 450,
+  "core/bringup": 500,
+  "core/checkpoint": 2350,
+  "core/checkpoint/gguf": 1200,
+  "core/collective": 1250,
+  "core/convert": 850,
+  "core/data": 3600,
+  "core/eval/grading/code": 750,
+  "core/eval/grading/ifeval": 1150,
+  "core/eval/grading/math": 1350,
+  "core/eval/harness": 2800,
+  "core/eval/python": 600,
+  "core/eval/sandbox": 1350,
+  "core/eval/sandbox/python": 700,
+  "core/eval/tasks": 1150,
+  "core/folder": 400,
+  "core/generate": 2900,
+  "core/grammar": 2800,
+  "core/graph": 1450,
+  "core/graph/primitives": 300,
+  "core/hub": 1600,
+  "core/model": 1100,
+  "core/ops": 800,
+  "core/quant": 750,
+  "core/runtime": 600,
+  "core/runtime/cuda": 1450,
+  "core/runtime/cuda/driver": 1100,
+  "core/runtime/cuda/kernels": 1350,
+  "core/runtime/memory": 300,
+  "core/runtime/onnxruntime": 500,
+  "core/runtime/onnxruntime/capi": 500,
+  "core/runtime/onnxruntime/lowering": 1000,
+  "core/runtime/onnxruntime/session": 800,
+  "core/runtime/onnxruntime/webgpu": 550,
+  "core/runtime/reference": 450,
+  "core/runtime/tfjs": 550,
+  "core/serve": 3200,
+  "core/serve/page": 350,
+  "core/session": 1300,
+  "core/tokenizer": 2450,
+  "core/tokenizer/jinja": 4500,
+  "core/train": 1900,
+  "kernels/backward": 650,
+  "kernels/common": 400,
+  "kernels/cpu": 200,
+  "kernels/forward": 850,
+  "kernels/optimizer": 50,
+  "kernels/primitive": 300,
+};
+
+/** Most lines of all folders. */
+const ALL = 81100;
+
+function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
+  for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {
+    const path = `${folder}/${name}`;
+    if (isDirectory) countLines(path, counts);
+    else if (COUNTED.test(name)) {
+      const lines = Deno.readTextFileSync(ROOT + path).split("\n").length - 1;
+      counts.set(folder, (counts.get(folder) ?? 0) + lines);
+    }
+  }
+  return counts;
+}
+
+Deno.test("folders keep to their budget of lines, and have no more of it than they use", () => {
+  const counts = ["cli", "core", "kernels"].reduce((all, top) => countLines(top, all), new Map());
+  const wrong = [...new Set([...Object.keys(BUDGET), ...counts.keys()])].flatMap((folder) => {
+    const lines = counts.get(folder) ?? 0, budget = BUDGET[folder] ?? 0;
+    const isKept = lines <= budget && (lines > budget - 100 || budget === 0);
+    return isKept ? [] : [`${folder}: ${lines} lines, budget ${budget}`];
+  });
+  assertEquals(wrong, []);
+  const sum = counts.values().reduce((sum, lines) => sum + lines, 0);
+  assert(sum <= ALL, `${sum} lines, budget ${ALL}`);
+});
