@@ -1,8 +1,8 @@
 /**
- * One training step (forward, backward, clipping, AdamW) on the cpu device, beside PyTorch where it is
- * given, and its memory beside the plan.
+ * One training step (forward, backward, clipping, AdamW) on a device, beside PyTorch on the processor
+ * where it is given, and its memory beside the plan.
  *
- *   deno run -A tests/bench/train.ts [--rounds 9] [--threads 2] [--batch 4] [--tokens 256]
+ *   deno run -A tests/bench/train.ts [--device cpu] [--rounds 9] [--threads 2] [--batch 4] [--tokens 256]
  *       [--torch PYTHON --peer FOLDER_WITH_torch_parscale.py]
  *   deno run -A tests/bench/train.ts --memory [--batch 2] [--tokens 128]
  *
@@ -12,6 +12,7 @@
  * its peak memory, less the values that it begins with, beside what `planTraining` had said (Linux only).
  */
 import { parseArgs } from "@std/cli/parse-args";
+import { type DeviceName, openDevice } from "../../core/runtime/mod.ts";
 import { CpuDevice } from "../../core/runtime/onnxruntime/cpu.ts";
 import { trainableSpecs } from "../../core/train/trainable.ts";
 import { Trainer, type TrainerOptions } from "../../core/train/trainer.ts";
@@ -26,9 +27,9 @@ import { residentOf } from "../resident.ts";
 import { qwen05b } from "./random_model.ts";
 
 const flags = parseArgs(Deno.args, {
-  string: ["rounds", "threads", "batch", "tokens", "torch", "peer", "measure"],
+  string: ["device", "rounds", "threads", "batch", "tokens", "torch", "peer", "measure"],
   boolean: ["memory"],
-  default: { rounds: "9", threads: "2" },
+  default: { device: "cpu", rounds: "9", threads: "2" },
 });
 const inMemoryMode = flags.memory || flags.measure !== undefined;
 const B = Number(flags.batch ?? (inMemoryMode ? 2 : 4));
@@ -114,7 +115,7 @@ interface Engine {
 const RATES = { backbone: 1e-4, prefix: 1e-4, aggregator: 1e-4 };
 
 async function ours(mode: Mode): Promise<Engine> {
-  const device = new CpuDevice({ threads: Number(flags.threads) });
+  const device = await openDevice(flags.device as DeviceName, { threads: Number(flags.threads) });
   const trainer = await Trainer.create(device, optionsOf(SMALL, mode));
   const batch = batchOf(SMALL);
   let count = 0;
@@ -204,7 +205,7 @@ async function compareSpeed(): Promise<void> {
   const { total, introduced } = countParameters(SMALL);
   console.log(
     `${(total / 1e6).toFixed(1)} M parameters (${(introduced / 1e6).toFixed(2)} M introduced), ` +
-      `${B} x ${T} tokens, ${flags.threads} threads, medians of ${flags.rounds} rounds`,
+      `${B} x ${T} tokens, ${flags.device}, ${flags.threads} threads, medians of ${flags.rounds} rounds`,
   );
   const full = medianOf(times[0]!.map(({ step }) => step));
   engines.forEach((engine, i) => {
