@@ -39,6 +39,7 @@ export {
 export type { ErrorKind } from "./core/base/errors.ts";
 export type {
   Aggregator,
+  DeltaConfig,
   Family,
   ModelConfig,
   RopeScaling,

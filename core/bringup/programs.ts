@@ -32,7 +32,7 @@ export function tinyConfig(headDim: number): ModelConfig {
 export function tinyWeights(config: ModelConfig): Map<string, HostTensor> {
   return new Map(
     parameterSpecs(config).map((spec): [string, HostTensor] => {
-      const values = scratchValues({ ...spec, introduced: false }, 0, 0.2);
+      const values = scratchValues({ ...spec, introduced: false }, config, 0, 0.2);
       return [spec.name, { dtype: "f32", shape: spec.shape, data: values }];
     }),
   );

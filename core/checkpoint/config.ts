@@ -9,6 +9,7 @@ import { DataError } from "../base/errors.ts";
 import {
   type Aggregator,
   type Family,
+  hasHeadNorms,
   hasStreamWeights,
   isParScale,
   type ModelConfig,
@@ -16,6 +17,7 @@ import {
   type WeightType,
 } from "../model/config.ts";
 import { type JsonObject, show } from "../base/files.ts";
+import { readDelta, textFields } from "./delta_config.ts";
 import { Fields } from "./fields.ts";
 import { isForeignQuantization, QUANTIZATION_KEY } from "./quantization.ts";
 import { readRope, ropeToJson } from "./rope_config.ts";
@@ -30,15 +32,28 @@ const TORCH_DTYPE: Readonly<Record<WeightType, string>> = {
 export const ARCHITECTURE: Readonly<Record<Family, string>> = {
   qwen2: "Qwen2",
   qwen3: "Qwen3",
+  qwen3_5: "Qwen3_5",
   llama: "Llama",
 };
 
+/** A model of Qwen3.5 for text alone; `qwen3_5` is for images too, and its text model is read. */
+const TEXT_MODEL = "qwen3_5_text";
+
 /** Values of `model_type`: a family, or its ParScale models. */
-const MODEL_TYPES = Object.keys(ARCHITECTURE).flatMap((family) => [family, `${family}_parscale`]);
+const MODEL_TYPES = Object.keys(ARCHITECTURE).flatMap((family) => [
+  family,
+  ...(family === "qwen3_5" ? [TEXT_MODEL] : []),
+  `${family}_parscale`,
+]);
 
 /** Sizes that a file may leave out, as the classes of the families have them. */
-const QWEN_SIZES = { vocab: 151936, intermediate: 22016, context: 32768 };
-const LLAMA_SIZES = { vocab: 32000, intermediate: 11008, context: 2048 };
+const QWEN_SIZES = { vocab: 151936, intermediate: 22016, context: 32768, layers: 32, heads: 32 };
+const SIZES: Readonly<Record<Family, typeof QWEN_SIZES & { kvHeads?: number }>> = {
+  qwen2: QWEN_SIZES,
+  qwen3: QWEN_SIZES,
+  qwen3_5: { ...QWEN_SIZES, vocab: 248320, intermediate: 12288, heads: 16, kvHeads: 4 },
+  llama: { ...QWEN_SIZES, vocab: 32000, intermediate: 11008, context: 2048 },
+};
 
 /** In an adapter's config: the hash of the backbone it was made for. */
 export const BACKBONE_KEY = "parscale_backbone_sha256";
@@ -73,35 +88,42 @@ const MAX_STREAMS = 1024;
 const EPSILON = { low: 1e-12, high: 0.1 };
 
 /** Checks a parsed `config.json`; `path` names the file in messages. */
-export function parseConfig(json: JsonObject, path: string): ModelConfig {
+export function parseConfig(stated: JsonObject, path: string): ModelConfig {
+  const modelType = readModelType(new Fields(stated, path));
+  const family = modelType.replace(/_(parscale|text)$/, "") as Family;
+  const isHybrid = family === "qwen3_5";
+  const json = isHybrid ? textFields(stated) : stated;
   const fields = new Fields(json, path);
-  const modelType = readModelType(fields);
-  const family = modelType.replace("_parscale", "") as Family;
-  refuseUnsupported(fields);
+  refuseUnsupported(fields, isHybrid);
 
+  const sizes = SIZES[family];
   const hiddenSize = fields.integer("hidden_size", 4096);
-  const numAttentionHeads = fields.integer("num_attention_heads", 32);
-  const sizes = family === "llama" ? LLAMA_SIZES : QWEN_SIZES;
+  const numAttentionHeads = fields.integer("num_attention_heads", sizes.heads);
   const sameHeads = json.num_key_value_heads === null ||
     family === "llama" && json.num_key_value_heads === undefined;
   const numKeyValueHeads = sameHeads
     ? numAttentionHeads
-    : fields.integer("num_key_value_heads", 32);
+    : fields.integer("num_key_value_heads", sizes.kvHeads ?? 32);
   if (numAttentionHeads % numKeyValueHeads !== 0) {
     throw fields.error("num_key_value_heads", `a divisor of the ${numAttentionHeads} query heads`);
   }
   const attentionBias = family !== "qwen2" && fields.boolean("attention_bias", false);
+  const numHiddenLayers = fields.integer("num_hidden_layers", sizes.layers, 1, MAX_LAYERS);
+  const headDim = readHeadDim(fields, family, hiddenSize, numAttentionHeads);
   return {
     family,
     vocabSize: fields.integer("vocab_size", sizes.vocab),
     hiddenSize,
     intermediateSize: fields.integer("intermediate_size", sizes.intermediate),
-    numHiddenLayers: fields.integer("num_hidden_layers", 32, 1, MAX_LAYERS),
+    numHiddenLayers,
     numAttentionHeads,
     numKeyValueHeads,
-    headDim: readHeadDim(fields, family, hiddenSize, numAttentionHeads),
+    headDim,
+    ...(isHybrid && readDelta(fields, numHiddenLayers, headDim)),
     rmsNormEps: fields.within("rms_norm_eps", EPSILON, 1e-6),
-    ...readRope(fields, fields.integer("max_position_embeddings", sizes.context)),
+    ...readRope(fields, fields.integer("max_position_embeddings", sizes.context), {
+      partly: isHybrid,
+    }),
     tieWordEmbeddings: fields.boolean("tie_word_embeddings", false),
     attentionBias: family === "qwen2" || attentionBias,
     outputBias: attentionBias,
@@ -115,16 +137,17 @@ export function parseConfig(json: JsonObject, path: string): ModelConfig {
 function readModelType(fields: Fields): string {
   const modelType = fields.json.model_type;
   if (typeof modelType === "string" && MODEL_TYPES.includes(modelType)) return modelType;
-  const hints = typeof modelType === "string" && modelType.includes("moe")
+  const hints = typeof modelType === "string" && /moe|next/.test(modelType)
     ? [
-      "mixture-of-experts models are not supported; use a dense Qwen2, Qwen2.5, Qwen3 or Llama model",
+      "mixture-of-experts models are not supported; use a dense Qwen2, Qwen2.5, Qwen3, Qwen3.5 or " +
+      "Llama model",
     ]
     : ["Qwen2.5 has model_type qwen2; Llama 3, SmolLM and SmolLM2 have model_type llama"];
   throw fields.error("model_type", `one of ${MODEL_TYPES.join(", ")}`, hints);
 }
 
 /** Refuses by name whatever would silently be computed wrongly. */
-function refuseUnsupported(fields: Fields): void {
+function refuseUnsupported(fields: Fields, isHybrid: boolean): void {
   const { json } = fields;
   if (fields.boolean("use_sliding_window", false)) {
     throw fields.refusal("sliding-window attention is not supported", "use_sliding_window", [
@@ -132,7 +155,8 @@ function refuseUnsupported(fields: Fields): void {
     ]);
   }
   const types = json.layer_types ?? [];
-  if (!Array.isArray(types) || types.some((type) => type !== "full_attention")) {
+  const isFull = Array.isArray(types) && types.every((type) => type === "full_attention");
+  if (!isFull && !isHybrid) {
     throw fields.error("layer_types", '"full_attention" in every layer');
   }
   for (const key of ["num_experts", "num_local_experts"]) {
@@ -149,10 +173,10 @@ function refuseUnsupported(fields: Fields): void {
   if ((json.hidden_act ?? "silu") !== "silu") throw fields.error("hidden_act", '"silu"');
 }
 
-/** Qwen3 fixes the head size at 128 whatever the width; the others divide the width by the heads. */
+/** Qwen3 fixes the head size at 128, Qwen3.5 at 256; the others divide the width by the heads. */
 function readHeadDim(fields: Fields, family: Family, hiddenSize: number, heads: number): number {
   const given = fields.json.head_dim !== null && fields.json.head_dim !== undefined;
-  if (!given && family !== "qwen3") {
+  if (!given && !hasHeadNorms({ family })) {
     if (hiddenSize % heads !== 0) {
       throw fields.error("hidden_size", `a multiple of the ${heads} query heads without head_dim`);
     }
@@ -161,7 +185,7 @@ function readHeadDim(fields: Fields, family: Family, hiddenSize: number, heads: 
     }
     return hiddenSize / heads;
   }
-  const headDim = fields.integer("head_dim", 128);
+  const headDim = fields.integer("head_dim", family === "qwen3" ? 128 : 256);
   if (headDim % 2 !== 0) throw fields.error("head_dim", "an even number, as rotary pairs need");
   return headDim;
 }
@@ -243,14 +267,16 @@ export function configToJson(
   source: JsonObject,
   options: { localCode?: boolean } = {},
 ): JsonObject {
-  const json: JsonObject = { ...source };
-  useOldNames(json, config);
+  const isHybrid = config.family === "qwen3_5";
+  const json: JsonObject = isHybrid ? textFields({ ...source }) : { ...source };
+  if (!isHybrid) useOldNames(json, config);
   for (const key of CONVERSION_KEYS) delete json[key];
   const parscale = isParScale(config);
   const suffix = parscale ? "ParScale" : "";
   const architecture = `${ARCHITECTURE[config.family]}${suffix}ForCausalLM`;
   json.architectures = [architecture];
-  json.model_type = parscale ? `${config.family}_parscale` : config.family;
+  const plain = isHybrid ? TEXT_MODEL : config.family;
+  json.model_type = parscale ? `${config.family}_parscale` : plain;
   if (!parscale) return json;
 
   const { streams, prefix, loraRank, bitfit } = config;

@@ -139,7 +139,7 @@ async function requireFolder(directory: string): Promise<void> {
 
 /** Names that a model of another config would use; an unknown name outside this list is harmless. */
 const PARAMETER_NAME =
-  /^model\.(aggregate_layer\.([02]\.)?(weight|bias)|layers\.\d+\.(self_attn\.([qkvo]_proj\.(weight|bias|lora_[ab]|stream_bias)|[qk]_norm\.weight|prefix_[kv])|mlp\.(gate|up|down)_proj\.(weight|bias|lora_[ab]|stream_bias)|(input|post_attention)_layernorm\.weight))$/;
+  /^model\.(aggregate_layer\.([02]\.)?(weight|bias)|layers\.\d+\.(self_attn\.([qkvo]_proj\.(weight|bias|lora_[ab]|stream_bias)|[qk]_norm\.weight|prefix_[kv])|linear_attn\.prefix_(conv|state)|mlp\.(gate|up|down)_proj\.(weight|bias|lora_[ab]|stream_bias)|(input|post_attention)_layernorm\.weight))$/;
 
 /** A parameter in the file that the config leaves no room for means that the config is wrong. */
 function refuseContradictions(

@@ -11,9 +11,13 @@ import { Fields } from "./fields.ts";
 /** Fields of a model that the rotary embedding decides. */
 type RopeConfig = Pick<ModelConfig, "ropeTheta" | "ropeScaling" | "maxPositionEmbeddings">;
 
-/** Reads base, scaling and the context that goes with them; `context` is what the file states. */
-export function readRope(fields: Fields, context: number): RopeConfig {
-  const scaling = readScaling(fields, context);
+/**
+ * Reads base, scaling and the context that goes with them; `context` is what the file states, and `partly`
+ * tells that a part of each head may rotate.
+ */
+export function readRope(fields: Fields, context: number, { partly = false } = {}): RopeConfig {
+  const whole = partly ? withoutFactor(fields) : fields;
+  const scaling = readScaling(whole, context);
   // Qwen2.5 states the context without YaRN and is extended by its factor.
   const isExtended = scaling?.kind === "yarn" && scaling.originalContext === context;
   return {
@@ -36,6 +40,16 @@ const THETA = { low: 2, high: 1e12 };
 
 /** Factors and thresholds of a scaling; 1 to 128 are in use. */
 const SCALE = { low: 1e-3, high: 1e6 };
+
+/** The fields less the share of a head that rotates. */
+function withoutFactor({ json, path }: Fields): Fields {
+  const without = ({ partial_rotary_factor: _, ...others }: JsonObject) => others;
+  const rope = json.rope_parameters;
+  return new Fields(
+    { ...without(json), ...(isObject(rope) && { rope_parameters: without(rope) }) },
+    path,
+  );
+}
 
 function readTheta(fields: Fields): number {
   const parameters = fields.json.rope_parameters;

@@ -10,15 +10,21 @@ import { type HeaderEntry, readHeader } from "./safetensors.ts";
 /** A header entry and the file it is from; an encoded tensor has the bytes of its elements. */
 export type FoundTensor = HeaderEntry & { readonly path: string; readonly encoding?: Encoding };
 
+/** Prefix of the text model's tensors in a model that is for images too. */
+const TEXT_MODEL = /^model\.language_model\./;
+
 /**
  * All tensors in the folder's weight files by name. Those of a model without its head, as `AutoModel` of
  * transformers saves it, get the prefix that they have under a head.
  */
 export async function findTensors(directory: string): Promise<Map<string, FoundTensor>> {
   const found = await readTensors(directory);
-  if (!found.has("embed_tokens.weight")) return found;
-  const renamed = found.values().map((tensor) => ({ ...tensor, name: `model.${tensor.name}` }));
-  return new Map(renamed.map((tensor) => [tensor.name, tensor]));
+  const isBare = found.has("embed_tokens.weight");
+  const renamed = found.values().map((tensor): [string, FoundTensor] => {
+    const name = (isBare ? `model.${tensor.name}` : tensor.name).replace(TEXT_MODEL, "model.");
+    return [name, { ...tensor, name }];
+  });
+  return new Map(renamed);
 }
 
 /** A single file wins over an index. */

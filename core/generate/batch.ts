@@ -42,6 +42,8 @@ export class Batch implements Disposable {
   #rows: (Sequence | undefined)[];
   #cache: KvCache | undefined;
   #ahead: InFlightStep | undefined;
+  /** Sequences whose next token is not chosen yet, and the way to it: their masks take long. */
+  readonly #held = new Map<Sequence, () => Choice>();
 
   /** Decodes up to `size` sequences at a time. */
   constructor(
@@ -69,8 +71,10 @@ export class Batch implements Disposable {
   /** Frees the row of a request before the next step; false when it has none. */
   cancel(index: number): boolean {
     const row = this.#rows.findIndex((sequence) => sequence?.index === index);
-    if (row >= 0) this.#rows[row] = undefined;
-    return row >= 0;
+    if (row < 0) return false;
+    this.#held.delete(this.#rows[row]!);
+    this.#rows[row] = undefined;
+    return true;
   }
 
   /** Decodes one token for every occupied row. */
@@ -82,16 +86,15 @@ export class Batch implements Disposable {
     await masksOf(step.rows.filter((sequence) => sequence && isOpen(sequence)) as Sequence[]);
     const choiceOf = step.choices();
     // All are chosen first: what the caller does between two events changes none.
-    const chosen = step.rows.map((sequence, b) =>
-      sequence && isOpen(sequence) && isReady(sequence) ? attempt(() => choiceOf(b)) : undefined
-    );
+    const chosen = step.rows.map((sequence, b) => {
+      if (!sequence || !isOpen(sequence)) return undefined;
+      const choose = this.#held.get(sequence) ?? (() => choiceOf(b));
+      this.#held.delete(sequence);
+      if (isReady(sequence)) return attempt(choose);
+      this.#held.set(sequence, choose);
+    });
     for (const [b, sequence] of step.rows.entries()) {
-      if (!sequence || !isOpen(sequence)) continue;
-      if (!chosen[b]) {
-        // Its mask takes long: the next step computes the same logits again.
-        sequence.used--;
-        continue;
-      }
+      if (!sequence || !isOpen(sequence) || !chosen[b]) continue;
       const { choice, error } = chosen[b];
       const { index } = sequence;
       if (!choice) {
@@ -127,10 +130,12 @@ export class Batch implements Disposable {
       !after || (sequence && hasMore(sequence)) ? sequence : undefined
     );
     const cache = this.#reserve(Math.max(...rows.map((sequence) => (sequence?.used ?? 0) + 1)));
-    // A free row computes token 0 at position 0: it is not read.
-    const start = rows.map((sequence) => sequence?.used ?? 0);
+    // A free row computes token 0 at position 0: it is not read. One that is held computes its last token
+    // again. Both change no states.
+    const counts = rows.map((sequence) => Number(sequence && !this.#held.has(sequence)));
+    const start = rows.map((sequence, b) => sequence ? sequence.used - 1 + counts[b]! : 0);
     const ids = rows.map((sequence) => sequence?.answer.at(-1) ?? 0);
-    for (const sequence of rows) if (sequence) sequence.used++;
+    rows.forEach((sequence, b) => sequence && (sequence.used += counts[b]!));
     const sampling = () => rows.flatMap((sequence) => numbersOf(sequence?.request));
     if (this.#isAsynchronous(rows)) {
       const given = after ? {} : { ids };
@@ -147,6 +152,7 @@ export class Batch implements Disposable {
     const outputs = await this.engine.forward(cache, {
       ids: ids.map((id) => [id]),
       start,
+      counts,
       select: rows.map((_, b) => b),
       ...(options.head === "sample" ? { sampling: sampling() } : {}),
     }, options);

@@ -1,4 +1,6 @@
 /** Batches that fit into memory, by the exact plans of their steps. */
+import { attentionLayers } from "../model/config.ts";
+import { stateElements } from "../model/delta_net.ts";
 import type { Engine } from "./engine.ts";
 import { bucketFor } from "./kv_cache.ts";
 import { SCORE_CHUNK } from "./score.ts";
@@ -24,12 +26,15 @@ export function largestBatch(
 ): number {
   const capacity = bucketFor(engine.device, slots);
   // There is no plan for small batches.
-  const { numHiddenLayers: layers, numKeyValueHeads: heads, headDim, streams } = engine.config;
+  const { config } = engine;
+  const { numKeyValueHeads: heads, headDim, streams } = config;
+  const layers = attentionLayers(config).length;
   const slotBytes = 2 * layers * streams * heads * headDim * 4;
+  const stateBytes = streams * (config.numHiddenLayers - layers) * stateElements(config) * 4;
   const tokens = Math.min(SCORE_CHUNK, capacity);
   // Of texts every token is scored, of choices a few.
   const logitBytes = use === "score" ? tokens * engine.config.vocabSize * 4 : 0;
-  if (most * (capacity * slotBytes + logitBytes) <= SMALL * limit) return most;
+  if (most * (capacity * slotBytes + stateBytes + logitBytes) <= SMALL * limit) return most;
   const bytesOf = (batch: number) => {
     if (use === "score") {
       const sizes = { batch, tokens, capacity, selected: batch * tokens };

@@ -10,7 +10,12 @@ import { EnvironmentError } from "../base/errors.ts";
 import { keepLast } from "../base/recent.ts";
 import type { Program } from "../graph/program.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { buildForward, type ForwardOptions, type ForwardSizes } from "../model/forward.ts";
+import {
+  buildForward,
+  buildStart,
+  type ForwardOptions,
+  type ForwardSizes,
+} from "../model/forward.ts";
 import type { Device, DeviceTensor, Executable, HostArray, Weights } from "../runtime/device.ts";
 import { weightValues } from "../runtime/weights.ts";
 import { KvCache } from "./kv_cache.ts";
@@ -32,6 +37,8 @@ export interface ForwardInput {
   readonly sampling?: readonly number[];
   /** [B, S]: the sequence in whose row of the cache each slot lies, where that is not always its own. */
   readonly table?: ArrayLike<number>;
+  /** Tokens of each sequence that change the states of delta nets; all T unless told. */
+  readonly counts?: readonly number[];
 }
 
 /** One step of a batch whose tokens the device samples. */
@@ -152,6 +159,7 @@ export class Engine {
     if (ids) device.write(tokens, ids);
     device.write(inputs.get("start")!, start);
     device.write(inputs.get("sampling")!, sampling);
+    await this.#begin(cache, start);
     const own = [["ids", next], ["tokens", tokens]] as const;
     await executable.run(new Map([...inputs, ...cache.tensors, ...outputs, ...own]));
     if (device.readLater) return device.readLater(tokens);
@@ -168,6 +176,8 @@ export class Engine {
       inputs.get(name)!
     ) as [DeviceTensor, DeviceTensor, DeviceTensor];
     this.device.write(select, Int32Array.from({ length: select.shape[0]! }, (_, b) => b));
+    const counts = inputs.get("counts");
+    if (counts) this.device.write(counts, new Int32Array(counts.shape[0]!).fill(1));
     // The position of a token is the slot where it goes.
     const made = new Map(inputs).set("positions", this.device.view(start, 0, positions));
     this.#sampling.set(prepared, made);
@@ -206,12 +216,35 @@ export class Engine {
     if (input.targets) write("targets", input.targets);
     if (input.sampling) write("sampling", input.sampling);
     if (input.table) write("table", input.table);
+    if (this.config.delta) {
+      write("counts", input.counts ?? input.ids.map(() => tokens));
+      if (input.table) write("sources", lastRows(input.table, input.start, cache.capacity));
+    }
+    await this.#begin(cache, input.start, input.counts);
     const bindings = new Map([...prepared.inputs, ...cache.tensors, ...prepared.outputs]);
     await prepared.executable.run(bindings);
     // Another call may run the same program before the caller has looked.
     const read = (tensor: DeviceTensor) =>
       device.traits.readbackIsCopy ? device.read(tensor) : device.read(tensor).slice();
     return new Map([...prepared.outputs].map(([name, tensor]) => [name, read(tensor)]));
+  }
+
+  /** Writes the states that new sequences start from, where layers have any. */
+  async #begin(
+    { batch, states }: KvCache,
+    start: readonly number[],
+    counts?: readonly number[],
+  ): Promise<void> {
+    if (!this.config.delta) return;
+    const isNew = start.map((used, b) => Number(used === 0 && counts?.[b] !== 0));
+    if (!isNew.includes(1)) return;
+    const prepared = this.#prepared.getOrInsertComputed(
+      `start ${batch}`,
+      () => this.#compile(buildStart(this.config, batch)),
+    );
+    const { executable, inputs } = await prepared;
+    this.device.write(inputs.get("isNew")!, isNew);
+    await executable.run(new Map([...inputs, ...states]));
   }
 
   /** Exact bytes that a step of these sizes needs, KV cache and weights included. */
@@ -267,6 +300,11 @@ export class Engine {
       { hints: ["use fewer rows at once, shorter texts, or weights of fewer bits"] },
     );
   }
+}
+
+/** Row in which the last token of each sequence lies. */
+function lastRows(table: ArrayLike<number>, start: readonly number[], capacity: number): number[] {
+  return start.map((used, b) => used === 0 ? b : table[b * capacity + used - 1]!);
 }
 
 function checkRoom({ batch, capacity }: KvCache, sequences: number, end: number): void {

@@ -4,11 +4,15 @@
  * Tensors are [rows, K, S, D] with row = p·B + b; layer 0 has one row per sequence, since all streams
  * see the same keys and values there. Slot s of a row is the token at position s. Capacity grows in
  * buckets, because attention reads every slot of the bucket, used or not.
+ *
+ * A delta net has states [rows, …] instead, those behind the last token of each sequence: they cannot be
+ * cut back to a shorter prefix.
  */
 import type { Device, DeviceTensor } from "../runtime/device.ts";
-import type { ModelConfig } from "../model/config.ts";
+import { isDeltaNet, type ModelConfig } from "../model/config.ts";
+import { stateShapes } from "../model/delta_net.ts";
 import { sharesFirstLayer } from "../model/transforms.ts";
-import { tensorBytes } from "../graph/types.ts";
+import { elementCount, tensorBytes } from "../graph/types.ts";
 
 /** Capacity is a multiple of this many slots. */
 const BUCKET = 128;
@@ -48,7 +52,15 @@ export class KvCache implements Disposable {
     const tensors = new Map<string, DeviceTensor>();
     const dtype = device.cacheType;
     for (let layer = 0; layer < config.numHiddenLayers; layer++) {
-      const shape = [this.#rows(layer), config.numKeyValueHeads, this.capacity, config.headDim];
+      const rows = this.#rows(layer);
+      if (isDeltaNet(config, layer)) {
+        for (const [kind, shape] of Object.entries(stateShapes(config.delta!))) {
+          const type = { dtype: "f32", shape: [rows, ...shape] } as const;
+          tensors.set(`${kind}.${layer}`, device.allocate(type));
+        }
+        continue;
+      }
+      const shape = [rows, config.numKeyValueHeads, this.capacity, config.headDim];
       for (const kind of ["keys", "values"]) {
         tensors.set(`${kind}.${layer}`, device.allocate({ dtype, shape }));
       }
@@ -56,7 +68,17 @@ export class KvCache implements Disposable {
     this.tensors = tensors;
   }
 
-  /** Memory of the keys and values. */
+  /** True if a sequence can only be continued from its last token, as where layers have states. */
+  get hasStates(): boolean {
+    return this.config.delta !== undefined;
+  }
+
+  /** The states among the tensors. */
+  get states(): [name: string, tensor: DeviceTensor][] {
+    return [...this.tensors].filter(([name]) => !hasSlots(name));
+  }
+
+  /** Memory of keys, values and states. */
   get bytes(): number {
     return [...this.tensors.values()].reduce((sum, tensor) => sum + tensorBytes(tensor), 0);
   }
@@ -77,20 +99,23 @@ export class KvCache implements Disposable {
     return target;
   }
 
-  /** Copies the first `used` slots of sequences of another cache: pairs of source, target. */
+  /** Copies the first `used` slots of sequences of another cache, and their states: pairs of source, target. */
   copyFrom(source: KvCache, pairs: readonly (readonly [number, number])[], used: number): void {
-    const { numKeyValueHeads: K, headDim: D, streams: P } = this.config;
-    for (const [name, tensor] of this.tensors) {
-      const perStream = tensor.shape[0]! === P * this.batch ? P : 1;
+    const { headDim: D, streams: P } = this.config;
+    for (const [name, target] of this.tensors) {
+      const given = source.tensors.get(name)!;
+      const perStream = target.shape[0]! === P * this.batch ? P : 1;
+      const [fromRow, toRow] = [given, target].map(rowElements) as [number, number];
+      const rectangle = hasSlots(name)
+        ? { sourceStride: source.capacity * D, targetStride: this.capacity * D, width: used * D }
+        : { sourceStride: fromRow, targetStride: toRow, width: toRow };
       for (let p = 0; p < perStream; p++) {
         for (const [from, to] of pairs) {
-          this.device.copy(source.tensors.get(name)!, tensor, {
-            sourceOffset: (p * source.batch + from) * K * source.capacity * D,
-            sourceStride: source.capacity * D,
-            targetOffset: (p * this.batch + to) * K * this.capacity * D,
-            targetStride: this.capacity * D,
-            width: used * D,
-            height: K,
+          this.device.copy(given, target, {
+            ...rectangle,
+            sourceOffset: (p * source.batch + from) * fromRow,
+            targetOffset: (p * this.batch + to) * toRow,
+            height: toRow / rectangle.targetStride,
           });
         }
       }
@@ -108,4 +133,12 @@ export class KvCache implements Disposable {
     const shared = layer === 0 && sharesFirstLayer(this.config);
     return shared ? this.batch : this.batch * this.config.streams;
   }
+}
+
+function hasSlots(name: string): boolean {
+  return /^(keys|values)\./.test(name);
+}
+
+function rowElements({ shape: [, ...rest] }: DeviceTensor): number {
+  return elementCount(rest);
 }

@@ -81,6 +81,7 @@ export async function appendChunk(
   return await engine.forward(cache, {
     ids: rows.map(({ tokens }) => Array.from({ length: size }, (_, t) => tokens[t] ?? 0)),
     start: rows.map(({ start }) => start),
+    counts: rows.map(({ tokens }) => tokens.length),
     select: places.map(({ b, t }) => b * size + t),
     ...(isScored ? { targets: places.map(({ target = 0 }) => target) } : {}),
     ...(sampling ? { sampling } : {}),

@@ -26,6 +26,8 @@ interface Member {
   readonly sequence: Sequence;
   /** Tokens from the prefix cache. */
   readonly cached: number;
+  /** Tokens that it shares with a prompt before, behind which its states are kept for the next such prompt. */
+  readonly parting: number;
   /** Tokens in the cache so far. */
   done: number;
   readonly logprobs: TokenLogprobs[] | undefined;
@@ -50,7 +52,7 @@ export class PrefillGroup implements Disposable {
   constructor(
     private readonly engine: Engine,
     sequences: readonly Sequence[],
-    prefixes: PrefixCache,
+    private readonly prefixes: PrefixCache,
   ) {
     const known = sequences.map(({ request: { tokens, promptLogprobs } }) =>
       promptLogprobs ? 0 : prefixes.sharedLength(tokens)
@@ -65,8 +67,10 @@ export class PrefillGroup implements Disposable {
     this.cache = engine.createCache(rows, slots);
     this.#members = sequences.map((sequence, row) => {
       const { tokens, promptLogprobs } = sequence.request;
+      const shared = promptLogprobs || !this.cache.hasStates ? 0 : prefixes.commonLength(tokens);
       const cached = promptLogprobs ? 0 : prefixes.copyInto(this.cache, row, tokens);
-      return { sequence, cached, done: cached, logprobs: promptLogprobs ? [] : undefined };
+      const parting = shared - cached >= LEAST_SHARED ? shared : 0;
+      return { sequence, cached, parting, done: cached, logprobs: promptLogprobs ? [] : undefined };
     });
   }
 
@@ -95,10 +99,14 @@ export class PrefillGroup implements Disposable {
     const { device, config } = this.engine;
     const isScored = this.#members.some(({ logprobs }) => logprobs);
     const most = Math.min(limit, isScored ? SCORED_CHUNK : Infinity);
-    const left = this.#members.map(({ sequence, done }) => sequence.request.tokens.length - done);
+    const left = this.#members.map(({ sequence, parting, done }) =>
+      (done < parting ? parting : sequence.request.tokens.length) - done
+    );
     const T = Math.min(Math.max(...left), Math.max(1, Math.floor(most / left.length)));
 
-    const wanted = this.#members.flatMap((member, b) => this.#wanted(member, b, T));
+    const wanted = this.#members.flatMap((member, b) =>
+      this.#wanted(member, b, Math.min(T, left[b]!))
+    );
     // The first chunks of a prompt only fill the cache, but a program selects at least one token.
     const selected = wanted.length > 0 ? wanted : [{ b: 0, t: 0, isLast: false }];
     const options = headFor(device, this.sequences.map(({ request }) => request));
@@ -109,7 +117,8 @@ export class PrefillGroup implements Disposable {
       );
     const rows = Array.from({ length: this.cache.batch }, (_, b): ChunkRow => {
       const { sequence, done } = this.#members[b] ?? { done: 0 };
-      return { tokens: sequence?.request.tokens.slice(done, done + T) ?? [], start: done };
+      const end = done + Math.min(T, left[b] ?? 0);
+      return { tokens: sequence?.request.tokens.slice(done, end) ?? [], start: done };
     });
     const outputs = await appendChunk(this.engine, this.cache, rows, selected, {
       ...options,
@@ -129,15 +138,25 @@ export class PrefillGroup implements Disposable {
         logprobs!.push(tokenLogprobs(logits, tokens[done + t + 1]!, topLogprobs));
       }
     }
-    for (const [b, member] of this.#members.entries()) member.done += Math.min(T, left[b]!);
+    for (const [b, member] of this.#members.entries()) {
+      member.done += rows[b]!.tokens.length;
+      if (member.done === member.parting) this.#keepStart(member, b);
+    }
     return finished;
   }
 
-  /** Places of the chunk whose results are wanted. */
-  #wanted({ sequence: { request }, done, logprobs }: Member, b: number, T: number) {
+  /** Keeps the first tokens of a prompt, which another shares, with the states behind them. */
+  #keepStart({ sequence, parting }: Member, row: number): void {
+    const own = this.engine.createCache(1, parting + 1);
+    own.copyFrom(this.cache, [[row, 0]], parting);
+    this.prefixes.add(own, [sequence.request.tokens.slice(0, parting)]);
+  }
+
+  /** Places of the next `count` tokens of a member whose results are wanted. */
+  #wanted({ sequence: { request }, done, logprobs }: Member, b: number, count: number) {
     const last = request.tokens.length - 1;
     const first = logprobs ? done : Math.max(done, last);
-    const end = Math.min(done + T, last + 1);
+    const end = done + count;
     return Array.from({ length: Math.max(0, end - first) }, (_, i) => {
       const at = first + i;
       return { b, t: at - done, isLast: at === last };
@@ -145,9 +164,13 @@ export class PrefillGroup implements Disposable {
   }
 
   /** Hands the cache over to the prefix cache. */
-  keepIn(prefixes: PrefixCache): void {
+  keep(): void {
+    // What several prompts share would make room for the rest of one of them.
+    const isShared = this.cache.hasStates &&
+      this.#members.some((one) => one.parting + one.cached > 0);
+    if (isShared && !this.prefixes.keepsSeveral) return this[Symbol.dispose]();
     this.#ownsCache = false;
-    prefixes.add(this.cache, this.sequences.map(({ request }) => request.tokens));
+    this.prefixes.add(this.cache, this.sequences.map(({ request }) => request.tokens));
   }
 
   [Symbol.dispose](): void {

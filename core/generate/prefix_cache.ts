@@ -5,6 +5,9 @@
  * instead of computed, for every stream. An entry is a whole KV cache as prefill left it, with the
  * tokens of each of its rows. Rows are found by blocks of tokens, so a prompt is compared only with rows
  * that share all its known blocks.
+ *
+ * Where layers have states a row is good for nothing shorter than itself, so only whole rows are found. A
+ * prompt that parts from a row is prefilled in two pieces, and the first is kept (`prefill_group.ts`).
  */
 import type { KvCache } from "./kv_cache.ts";
 
@@ -36,6 +39,11 @@ export class PrefixCache implements Disposable {
   /** Entries take `capacityBytes` at most; the newest one stays whatever its size. */
   constructor(private readonly capacityBytes = 0) {}
 
+  /** False if there is room for the newest entry alone. */
+  get keepsSeveral(): boolean {
+    return this.capacityBytes > 0;
+  }
+
   /** Bytes that entries take. */
   get bytes(): number {
     return [...this.#entries].reduce((sum, { cache }) => sum + cache.bytes, 0);
@@ -62,7 +70,7 @@ export class PrefixCache implements Disposable {
 
   /** Takes over a cache whose rows hold these tokens. */
   add(cache: KvCache, rows: readonly (readonly number[])[]): void {
-    if (rows.length === 1) this.#dropPrefixesOf(rows[0]!);
+    if (rows.length === 1 && !cache.hasStates) this.#dropPrefixesOf(rows[0]!);
     const own: Row[] = [];
     const entry = { cache, rows: own };
     this.#entries.add(entry);
@@ -108,22 +116,51 @@ export class PrefixCache implements Disposable {
     entry.cache[Symbol.dispose]();
   }
 
-  /** The row with the longest shared prefix, and its length. */
-  #find(tokens: readonly number[]): { readonly row: Row; readonly length: number } | undefined {
-    const most = tokens.length - 1;
-    let branch = this.#root;
-    for (const block of blocksOf(tokens, most)) {
-      const next = branch.next.get(block);
-      if (!next) break;
-      branch = next;
-    }
-    let best: { readonly row: Row; readonly length: number } | undefined;
-    for (const row of branch.rows) {
-      const length = Math.min(commonLength(row.tokens, tokens), most);
-      if (length > (best?.length ?? 0)) best = { row, length };
-    }
-    return best;
+  /** Longest common prefix of a prompt and a row, whether or not it can be copied. */
+  commonLength(tokens: readonly number[]): number {
+    return longest(this.#path(tokens).at(-1)!.rows, tokens)?.length ?? 0;
   }
+
+  /** The row with the longest prefix that can be copied, and its length. */
+  #find(tokens: readonly number[]): Match | undefined {
+    const path = this.#path(tokens);
+    const shared = longest(path.at(-1)!.rows, tokens);
+    if (!shared?.row.entry.cache.hasStates) return shared;
+    for (const { rows } of path.toReversed()) {
+      const whole = longest(rows, tokens, (row, length) => length === row.tokens.length);
+      if (whole) return whole;
+    }
+  }
+
+  /** The branches of the known blocks of a prompt, the root first. */
+  #path(tokens: readonly number[]): Branch[] {
+    const path = [this.#root];
+    for (const block of blocksOf(tokens, tokens.length - 1)) {
+      const next = path.at(-1)!.next.get(block);
+      if (!next) break;
+      path.push(next);
+    }
+    return path;
+  }
+}
+
+interface Match {
+  readonly row: Row;
+  readonly length: number;
+}
+
+/** The row that shares most with a prompt, whose last token is always left out. */
+function longest(
+  rows: Iterable<Row>,
+  tokens: readonly number[],
+  accepts: (row: Row, length: number) => boolean = () => true,
+): Match | undefined {
+  let best: Match | undefined;
+  for (const row of rows) {
+    const length = Math.min(commonLength(row.tokens, tokens), tokens.length - 1);
+    if (length > (best?.length ?? 0) && accepts(row, length)) best = { row, length };
+  }
+  return best;
 }
 
 /** The whole blocks of the first `length` tokens. */

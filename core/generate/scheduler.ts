@@ -174,7 +174,7 @@ export class Scheduler implements Disposable {
     const events = finished.flatMap((one) => this.#begin(group, one));
     if (finished.length > 0 && group.sequences.every((one) => this.#isFed(group, one))) {
       this.#end(group);
-      group.keepIn(this.#prefixes);
+      group.keep();
     }
     yield* events;
   }
@@ -268,10 +268,10 @@ export class Scheduler implements Disposable {
     for (const sequence of group.sequences) this.#cancelled.delete(sequence);
   }
 
-  /** Copies a finished sequence into the prefix cache; its last token was never fed. */
-  #keep({ request, answer }: Sequence, cache: KvCache, row: number): void {
+  /** Copies a finished sequence into the prefix cache, as far as it was fed. */
+  #keep({ request, answer, used }: Sequence, cache: KvCache, row: number): void {
     if (!this.options.keepsAnswers || request.promptLogprobs) return;
-    const tokens = [...request.tokens, ...answer.slice(0, -1)];
+    const tokens = [...request.tokens, ...answer].slice(0, used);
     const own = this.engine.createCache(1, tokens.length + 1);
     own.copyFrom(cache, [[row, 0]], tokens.length);
     this.#prefixes.add(own, [tokens]);

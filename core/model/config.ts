@@ -1,14 +1,14 @@
 /**
- * Sizes and constants of a Qwen2, Qwen2.5, Qwen3, Llama or ParScale model.
+ * Sizes and constants of a Qwen2, Qwen2.5, Qwen3, Qwen3.5, Llama or ParScale model.
  *
- * Parsed by `core/checkpoint/config.ts`, the only file that knows the names on disk. Qwen2.5 is Qwen2 with other numbers, so it has no family of its own. `prefixTokens` counts only where
- * `prefix` is set.
+ * Parsed by `core/checkpoint/config.ts`, the only file that knows the names on disk. Qwen2.5 is Qwen2
+ * with other numbers, so it has no family of its own. `prefixTokens` counts only where `prefix` is set.
  */
 import type { WeightType } from "../base/dtype.ts";
 
 /**
- * Block type of a checkpoint: Qwen2 has biases on q, k, v; Qwen3 norms each head of q and k;
- * Llama, which SmolLM and SmolLM2 are too, has neither.
+ * Block type of a checkpoint: Qwen2 has biases on q, k, v; Qwen3 norms each head of q and k; Qwen3.5 also
+ * gates attention and has delta nets; Llama, which SmolLM and SmolLM2 are too, has none of these.
  *
  * @example
  * ```ts
@@ -19,7 +19,7 @@ import type { WeightType } from "../base/dtype.ts";
  * console.log(withBiases.includes(model.config.family));
  * ```
  */
-export type Family = "qwen2" | "qwen3" | "llama";
+export type Family = "qwen2" | "qwen3" | "qwen3_5" | "llama";
 
 export type { WeightType } from "../base/dtype.ts";
 
@@ -77,6 +77,49 @@ export function yarnAttentionFactor(factor: number, mscale: number): number {
 }
 
 /**
+ * Layers that are gated delta nets, and their sizes; the other layers are softmax attention.
+ *
+ * @example
+ * ```ts
+ * import { type DeltaConfig, openModel } from "@parscale/parscale";
+ *
+ * using model = await openModel("qwen35-p4");
+ * const delta: DeltaConfig | undefined = model.config.delta;
+ * console.log(`${delta?.layers.filter((isDelta) => isDelta).length ?? 0} layers have states`);
+ * ```
+ */
+export interface DeltaConfig {
+  /** For each layer, true if it is a delta net. */
+  readonly layers: readonly boolean[];
+  /** Heads of queries and keys. */
+  readonly keyHeads: number;
+  /** H, heads of values and states; a multiple of `keyHeads` */
+  readonly valueHeads: number;
+  /** Dk */
+  readonly keyDim: number;
+  /** Dv */
+  readonly valueDim: number;
+  /** K: tokens that the convolution sees. */
+  readonly kernel: number;
+}
+
+/** W: channels of the convolution of a delta net, its queries, keys and values. */
+export function convWidth({ keyHeads, valueHeads, keyDim, valueDim }: DeltaConfig): number {
+  return 2 * keyHeads * keyDim + valueHeads * valueDim;
+}
+
+/** The layers of softmax attention. */
+export function attentionLayers(config: Pick<ModelConfig, "numHiddenLayers" | "delta">): number[] {
+  return Array.from({ length: config.numHiddenLayers }, (_, layer) => layer)
+    .filter((layer) => !isDeltaNet(config, layer));
+}
+
+/** Returns whether a layer is a delta net. */
+export function isDeltaNet({ delta }: Pick<ModelConfig, "delta">, layer: number): boolean {
+  return delta?.layers[layer] === true;
+}
+
+/**
  * Sizes and constants of a model; fields as in Hugging Face's config.json.
  *
  * @example
@@ -105,6 +148,10 @@ export interface ModelConfig {
   readonly numKeyValueHeads: number;
   /** D; even, not always C / H */
   readonly headDim: number;
+  /** Elements of each head that rotate, the first ones; all D where it is absent. */
+  readonly rotaryDim?: number;
+  /** Absent where every layer is softmax attention. */
+  readonly delta?: DeltaConfig;
   /** ε of every norm. */
   readonly rmsNormEps: number;
   /** θ of the rotary position embedding. */
@@ -156,6 +203,11 @@ export function plainConfig(config: ModelConfig): ModelConfig {
   return { ...config, ...none, aggregator: "dynamic" };
 }
 
+/** Returns whether each head of q and k is normed. */
+export function hasHeadNorms({ family }: Pick<ModelConfig, "family">): boolean {
+  return family === "qwen3" || family === "qwen3_5";
+}
+
 /** Returns whether each token has a weight for every stream; a linear map has none. */
 export function hasStreamWeights({ streams, aggregator }: StreamConfig): boolean {
   return streams === 1 || aggregator === "dynamic";
@@ -167,16 +219,43 @@ export function isParScale({ streams, prefix, loraRank, bitfit }: StreamConfig):
 }
 
 /** Linear layers of a block, below `model.layers.<i>.`, with their sizes [out, in]. */
-export function projections(config: ModelConfig): ReadonlyMap<string, readonly [number, number]> {
-  const { hiddenSize: C, intermediateSize: F, headDim: D } = config;
-  const { numAttentionHeads: H, numKeyValueHeads: K } = config;
+export function projections(
+  config: ModelConfig,
+  layer: number,
+): ReadonlyMap<string, readonly [number, number]> {
+  const { hiddenSize: C, intermediateSize: F } = config;
+  const mixing = isDeltaNet(config, layer)
+    ? deltaProjections(config)
+    : attentionProjections(config);
   return new Map<string, readonly [number, number]>([
-    ["self_attn.q_proj", [H * D, C]],
-    ["self_attn.k_proj", [K * D, C]],
-    ["self_attn.v_proj", [K * D, C]],
-    ["self_attn.o_proj", [C, H * D]],
+    ...mixing,
     ["mlp.gate_proj", [F, C]],
     ["mlp.up_proj", [F, C]],
     ["mlp.down_proj", [C, F]],
   ]);
+}
+
+type Projection = readonly [name: string, sizes: readonly [number, number]];
+
+function attentionProjections(config: ModelConfig): Projection[] {
+  const { hiddenSize: C, headDim: D } = config;
+  const { numAttentionHeads: H, numKeyValueHeads: K } = config;
+  return [
+    // Of Qwen3.5 a query and a gate for each head.
+    ["self_attn.q_proj", [(config.family === "qwen3_5" ? 2 : 1) * H * D, C]],
+    ["self_attn.k_proj", [K * D, C]],
+    ["self_attn.v_proj", [K * D, C]],
+    ["self_attn.o_proj", [C, H * D]],
+  ];
+}
+
+function deltaProjections({ hiddenSize: C, delta }: ModelConfig): Projection[] {
+  const { valueHeads: H, valueDim: Dv } = delta!;
+  return [
+    ["linear_attn.in_proj_qkv", [convWidth(delta!), C]],
+    ["linear_attn.in_proj_z", [H * Dv, C]],
+    ["linear_attn.in_proj_b", [H, C]],
+    ["linear_attn.in_proj_a", [H, C]],
+    ["linear_attn.out_proj", [C, H * Dv]],
+  ];
 }

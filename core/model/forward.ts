@@ -14,7 +14,8 @@ import { tokenLogprobs } from "../ops/token_logprobs.ts";
 import { SAMPLING_NUMBERS } from "../base/sampling.ts";
 import { type ModelConfig, plainConfig } from "./config.ts";
 import { mixAndProject, parameterDeclarer, runLayers, tablesByRows } from "./parscale.ts";
-import type { BlockContext } from "./qwen.ts";
+import { type BlockContext, NO_STATES, STATE_KINDS, type States } from "./block_context.ts";
+import { startOf, stateShapes } from "./delta_net.ts";
 
 /** Sizes of one forward program. */
 export interface ForwardSizes {
@@ -43,6 +44,11 @@ export interface ForwardOptions {
   readonly cacheType?: "f32" | "bf16" | "f16" | undefined;
   /** True if attention finds slots through the input `table` [B, S]; see `Visible.table`. */
   readonly table?: boolean;
+  /**
+   * True if sequences at slot 0 begin with the states that delta nets start from; else `buildStart` has
+   * written these into the cache.
+   */
+  readonly begins?: boolean;
   /** Adds `trace.layer<i>` outputs, the residual stream after each layer, for tests. */
   readonly trace?: boolean;
 }
@@ -53,7 +59,10 @@ export interface ForwardOptions {
  * Inputs, all i32: `ids` [B, T]; `start` [B], the slot of the first new token; `positions` [B, T],
  * `start[b] + t`; `select` [N], flat indices b·T + t; for `score` and `streams` `targets` [N]; where
  * the option says so `table` [B, S]; for `sample`, in f32, `sampling` [N, 6]. State: `keys.<layer>`,
- * `values.<layer>` [P·B, K, S, D], with B rows in layer 0 where the streams share it.
+ * `values.<layer>` [P·B, K, S, D], with B rows in layer 0 where the streams share it. A model with delta
+ * nets also has `counts` [B], tokens of each sequence that change its states, and beside a table `sources`
+ * [B], the sequence whose states each continues; they are `conv.<layer>` and `delta.<layer>` in f32, see
+ * `StateKind`.
  * Outputs: see `ForwardOptions.head`; with P > 1 also `weights` [N, P], the aggregation weights, unless
  * only tokens are wanted or the aggregator is linear and has none.
  */
@@ -71,6 +80,7 @@ export function buildForward(
   const chosen = g.input("select", { dtype: "i32", shape: [N] });
   const positions = g.input("positions", { dtype: "i32", shape: [B, T] });
   const table = options.table ? g.input("table", { dtype: "i32", shape: [B, S] }) : undefined;
+  const counts = config.delta && g.input("counts", { dtype: "i32", shape: [B] });
 
   const starts = new Map([[P * B, repeatStreams(start, P)], [B, start]]);
   const cached = (kind: string, layer: number, update: Value) => {
@@ -87,6 +97,13 @@ export function buildForward(
     visible: { last: positions, table },
     tables: tablesByRows(config, positions),
     keep: cached,
+    states: counts
+      ? cachedStates(g, config, {
+        counts,
+        starts: options.begins ? starts.get(P * B)! : undefined,
+        sources: table && g.input("sources", { dtype: "i32", shape: [B] }),
+      })
+      : NO_STATES,
   };
   const trace = (name: string, value: Value) => {
     if (options.trace) g.output(`trace.${name}`, value);
@@ -113,6 +130,66 @@ export function buildForward(
       g.output("stream_logprobs", streamLogprobs(context, selected, targets));
     }
   }
+  return g.build();
+}
+
+/** States of delta nets in the cache. */
+function cachedStates(
+  g: Builder,
+  { streams: P, delta }: ModelConfig,
+  { counts, starts, sources }: {
+    /** [B] */
+    readonly counts: Value;
+    /** [P·B]; given where a sequence at slot 0 begins with the states that it starts from. */
+    readonly starts: Value | undefined;
+    /** The sequence whose states each continues, [B]. */
+    readonly sources: Value | undefined;
+  },
+): States {
+  const buffers = new Map<string, Value>();
+  return {
+    counts: repeatStreams(counts, P),
+    before(kind, layer, start) {
+      const name = `${kind}.${layer}`, B = counts.shape[0]!;
+      const own = stateShapes(delta!)[kind], shape = [P * B, ...own];
+      const buffer = g.state(name, { dtype: "f32", shape });
+      buffers.set(name, buffer);
+      const continued = sources
+        ? buffer.reshape([P, B, ...own]).gather(sources, 1).reshape(shape)
+        : buffer;
+      if (!starts) return continued;
+      const isNew = starts.lessEqual(0).reshape(shape.map((size, axis) => axis === 0 ? size : 1));
+      return isNew.select(start(), continued);
+    },
+    after(kind, layer, state) {
+      const name = `${kind}.${layer}`;
+      g.update(name, buffers.get(name)!.assign(state));
+    },
+  };
+}
+
+/**
+ * The program that gives states to new sequences: input `isNew` [B] i32, 1 for each; states as those of the
+ * forward program.
+ */
+export function buildStart(config: ModelConfig, batch: number): Program {
+  const { streams: P } = config;
+  const g = new Builder("start");
+  const isNew = g.input("isNew", { dtype: "i32", shape: [batch] });
+  const parameter = parameterDeclarer(g, config);
+  config.delta!.layers.forEach((isDelta, layer) => {
+    if (!isDelta) return;
+    for (const kind of STATE_KINDS) {
+      const shape = stateShapes(config.delta!)[kind];
+      const name = `${kind}.${layer}`, type = [P, batch, ...shape];
+      const buffer = g.state(name, { dtype: "f32", shape: [P * batch, ...shape] });
+      const start = startOf({ config, parameter }, kind, layer, g);
+      const flags = isNew.reshape([1, batch, ...shape.map(() => 1)]);
+      const own = start.reshape([start.shape[0]!, 1, ...shape]);
+      const state = flags.lessEqual(0).select(buffer.reshape(type), own);
+      g.update(name, buffer.assign(state.reshape(buffer.shape)));
+    }
+  });
   return g.build();
 }
 

@@ -17,7 +17,7 @@ import {
   runLayers,
   tablesByRows,
 } from "./parscale.ts";
-import type { BlockContext } from "./qwen.ts";
+import { type BlockContext, NO_STATES } from "./block_context.ts";
 
 /** Sizes of one loss program. */
 export interface LossSizes {
@@ -62,6 +62,7 @@ export function buildLoss(
     visible: { first: slots.sub(positions), last: slots.broadcast([B, T]) },
     tables: tablesByRows(config, positions),
     keep: (_kind, _layer, update) => update.transpose([0, 2, 1, 3]),
+    states: NO_STATES,
   };
   const x = runLayers(context, ids); // [P·N, C]
   const { logits, weights } = mixAndProject(context, x.reshape([P, N, C]));

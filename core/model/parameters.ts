@@ -5,7 +5,7 @@
  * parameters goes through this list. Its order is the order in which files are written.
  */
 import { elementCount } from "../graph/types.ts";
-import { type ModelConfig, projections } from "./config.ts";
+import { convWidth, hasHeadNorms, isDeltaNet, type ModelConfig, projections } from "./config.ts";
 
 export { elementCount };
 
@@ -29,32 +29,21 @@ export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
   const introduced = (name: string, ...shape: number[]) =>
     specs.push({ name, shape, introduced: true });
 
-  const { hiddenSize: C, intermediateSize: F, vocabSize: V, headDim: D } = config;
-  const { numAttentionHeads: H, numKeyValueHeads: K, streams: P, prefixTokens: M } = config;
+  const { hiddenSize: C, intermediateSize: F, vocabSize: V, streams: P } = config;
 
   backbone(EMBEDDING, V, C);
   for (let layer = 0; layer < config.numHiddenLayers; layer++) {
     const at = `model.layers.${layer}`;
+    const matrices = [...projections(config, layer)];
+    const isMixing = ([name]: (typeof matrices)[number]) => !name.startsWith("mlp.");
     backbone(`${at}.input_layernorm.weight`, C);
-    backbone(`${at}.self_attn.q_proj.weight`, H * D, C);
-    backbone(`${at}.self_attn.k_proj.weight`, K * D, C);
-    backbone(`${at}.self_attn.v_proj.weight`, K * D, C);
-    backbone(`${at}.self_attn.o_proj.weight`, C, H * D);
-    if (config.attentionBias) {
-      backbone(`${at}.self_attn.q_proj.bias`, H * D);
-      backbone(`${at}.self_attn.k_proj.bias`, K * D);
-      backbone(`${at}.self_attn.v_proj.bias`, K * D);
+    for (const [name, sizes] of matrices.filter(isMixing)) {
+      backbone(`${at}.${name}.weight`, ...sizes);
     }
-    if (config.outputBias) backbone(`${at}.self_attn.o_proj.bias`, C);
-    if (config.family === "qwen3") {
-      backbone(`${at}.self_attn.q_norm.weight`, D);
-      backbone(`${at}.self_attn.k_norm.weight`, D);
+    for (const { name, shape, introduced } of mixingSpecs(config, layer)) {
+      specs.push({ name: `${at}.${name}`, shape, introduced });
     }
-    if (config.prefix) {
-      introduced(`${at}.self_attn.prefix_k`, P, K, M, D);
-      introduced(`${at}.self_attn.prefix_v`, P, K, M, D);
-    }
-    for (const [name, [out, input]] of projections(config)) {
+    for (const [name, [out, input]] of matrices) {
       const r = config.loraRank;
       if (r > 0) introduced(`${at}.${name}.lora_a`, P, r, input);
       if (r > 0) introduced(`${at}.${name}.lora_b`, P, out, r);
@@ -82,6 +71,54 @@ export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
   }
   if (!config.tieWordEmbeddings) backbone("lm_head.weight", V, C);
   return specs;
+}
+
+/** Tensors of attention or a delta net beside its matrices, below `model.layers.<i>.`. */
+function mixingSpecs(config: ModelConfig, layer: number): ParameterSpec[] {
+  const own = isDeltaNet(config, layer) ? deltaShapes(config) : attentionShapes(config);
+  return Object.entries(own).map(([name, shape]) => ({
+    name,
+    shape,
+    introduced: name.includes(".prefix_"),
+  }));
+}
+
+type Shapes = Record<string, readonly number[]>;
+
+function attentionShapes(config: ModelConfig): Shapes {
+  const { hiddenSize: C, headDim: D, family } = config;
+  const { numAttentionHeads: H, numKeyValueHeads: K, streams: P, prefixTokens: M } = config;
+  const shapes: Shapes = {};
+  if (config.attentionBias) {
+    shapes["self_attn.q_proj.bias"] = [(family === "qwen3_5" ? 2 : 1) * H * D];
+    shapes["self_attn.k_proj.bias"] = [K * D];
+    shapes["self_attn.v_proj.bias"] = [K * D];
+  }
+  if (config.outputBias) shapes["self_attn.o_proj.bias"] = [C];
+  if (hasHeadNorms(config)) {
+    shapes["self_attn.q_norm.weight"] = [D];
+    shapes["self_attn.k_norm.weight"] = [D];
+  }
+  if (config.prefix) {
+    shapes["self_attn.prefix_k"] = [P, K, M, D];
+    shapes["self_attn.prefix_v"] = [P, K, M, D];
+  }
+  return shapes;
+}
+
+function deltaShapes({ delta, prefix, streams: P }: ModelConfig): Shapes {
+  const { valueHeads: H, keyDim: Dk, valueDim: Dv, kernel: K } = delta!;
+  const W = convWidth(delta!);
+  return {
+    "linear_attn.conv1d.weight": [W, 1, K],
+    "linear_attn.dt_bias": [H],
+    "linear_attn.A_log": [H],
+    "linear_attn.norm.weight": [Dv],
+    ...(prefix && {
+      "linear_attn.prefix_conv": [P, W, K - 1],
+      "linear_attn.prefix_state": [P, H, Dk, Dv],
+    }),
+  };
 }
 
 /** The introduced tensors of the model, out of a map that holds all of them. */

@@ -19,12 +19,12 @@ import { mixStreams, streamWeights } from "../ops/aggregate.ts";
 import { embedding } from "../ops/embedding.ts";
 import { linear } from "../ops/linear.ts";
 import { repeatStreams } from "../ops/repeat_streams.ts";
-import { rmsNorm } from "../ops/rms_norm.ts";
 import { type RopeTables, ropeTables } from "../ops/rope.ts";
-import type { ModelConfig } from "./config.ts";
+import { isDeltaNet, type ModelConfig } from "./config.ts";
 import { parameterSpecs } from "./parameters.ts";
 import { ropeFrequencies } from "./rope_frequencies.ts";
-import { block, type BlockContext } from "./qwen.ts";
+import { type BlockContext, norm } from "./block_context.ts";
+import { block } from "./qwen.ts";
 import { sharesFirstLayer } from "./transforms.ts";
 
 /** Finds the value of a parameter by its name in the checkpoint. */
@@ -71,7 +71,7 @@ export function runLayers(
   if (!sharesFirstLayer(config)) x = repeatStreams(x, P);
   for (let layer = 0; layer < config.numHiddenLayers; layer++) {
     const at = `model.layers.${layer}.self_attn`;
-    const own = prefix
+    const own = prefix && !isDeltaNet(config, layer)
       ? { keys: parameter(`${at}.prefix_k`), values: parameter(`${at}.prefix_v`) }
       : undefined;
     x = checkpoint(x);
@@ -97,9 +97,7 @@ export function mixAndProject(
 ): Head {
   const { config, parameter } = context;
   const [P, N, C] = x.shape as [number, number, number];
-  const normed = rmsNorm({ x, weight: parameter("model.norm.weight") }, {
-    epsilon: config.rmsNormEps,
-  });
+  const normed = norm(context, "model.norm", x);
   trace("final_norm", normed);
   const { mixed, weights } = P > 1
     ? aggregate(context, normed)

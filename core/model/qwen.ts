@@ -1,43 +1,20 @@
 /**
- * The transformer block of Qwen2, Qwen2.5, Qwen3 and Llama as graph builders.
+ * The transformer block of Qwen2, Qwen2.5, Qwen3, Qwen3.5 and Llama as graph builders; the delta nets of
+ * Qwen3.5 are in `delta_net.ts`.
  *
  * A plain model is this file alone; `parscale.ts` adds prefixes and aggregation, so that reading the
  * two side by side shows the paper. Activations are flat, [rows · T, C]; shapes in comments use
  * B sequences, P streams, R = P·B rows (B in layer 0), T new tokens, S slots of the cache.
  */
-import type { Value } from "../graph/value.ts";
+import { concat, type Value } from "../graph/value.ts";
 import { swiglu } from "../ops/activation.ts";
-import { attention, type Prefix, type Visible } from "../ops/attention.ts";
+import { attention } from "../ops/attention.ts";
 import { repeatStreams } from "../ops/repeat_streams.ts";
-import { rmsNorm } from "../ops/rms_norm.ts";
 import { rope, type RopeTables } from "../ops/rope.ts";
-import type { ModelConfig } from "./config.ts";
+import { type BlockContext, type BlockRows, norm } from "./block_context.ts";
+import { hasHeadNorms, isDeltaNet, type ModelConfig } from "./config.ts";
+import { deltaNet } from "./delta_net.ts";
 import { project } from "./transforms.ts";
-
-/** Operands of a block besides its input. */
-export interface BlockContext {
-  readonly config: ModelConfig;
-  /** Declares a parameter with its checkpoint name; absent biases give `undefined`. */
-  readonly parameter: (name: string) => Value;
-  /** Attention mask of each token. */
-  readonly visible: Visible;
-  /** Per row count, since layer 0 may have B rows and the others P·B. */
-  readonly tables: (rows: number) => RopeTables;
-  /**
-   * Stores new keys and values [rows, T, K, D] before they are attended to: in the KV cache when
-   * generating, straight on when training. Returns [rows, K, S, D].
-   */
-  readonly keep: (kind: "keys" | "values", layer: number, update: Value) => Value;
-}
-
-/** Relation of the rows of a block's input to the streams. */
-export interface BlockRows {
-  /** Rows of x: B while the streams are still equal, else P·B. */
-  readonly rows: number;
-  /** New tokens per row. */
-  readonly T: number;
-  readonly prefix?: Prefix;
-}
 
 /**
  * One transformer layer: x [rows·T, C] → [P·B·T, C].
@@ -45,17 +22,13 @@ export interface BlockRows {
  * When a prefix is given and x has B rows, the result has P·B: the streams part in this layer.
  */
 export function block(context: BlockContext, layer: number, x: Value, at: BlockRows): Value {
-  const { config, parameter } = context;
+  const { config } = context;
   const name = `model.layers.${layer}`;
-  const norm = (value: Value, which: string) =>
-    rmsNorm({ x: value, weight: parameter(`${name}.${which}.weight`) }, {
-      epsilon: config.rmsNormEps,
-    });
-
-  const attended = selfAttention(context, layer, norm(x, "input_layernorm"), at);
-  const streams = attended.shape[0]! / x.shape[0]!;
-  const afterAttention = attended.add(repeatStreams(x, streams));
-  const h = norm(afterAttention, "post_attention_layernorm");
+  const mix = isDeltaNet(config, layer) ? deltaNet : selfAttention;
+  const mixed = mix(context, layer, norm(context, `${name}.input_layernorm`, x), at);
+  const streams = mixed.shape[0]! / x.shape[0]!;
+  const afterAttention = mixed.add(repeatStreams(x, streams));
+  const h = norm(context, `${name}.post_attention_layernorm`, afterAttention);
   const mlp = (which: string, value: Value) =>
     project(context, `${name}.mlp.${which}_proj`, value, config.mlpBias);
   const down = mlp("down", swiglu({ gate: mlp("gate", h), up: mlp("up", h) }));
@@ -69,32 +42,46 @@ function selfAttention(
   x: Value,
   { rows, T, prefix }: BlockRows,
 ): Value {
-  const { config, parameter, visible } = context;
+  const { config, visible } = context;
   const { numAttentionHeads: H, numKeyValueHeads: K, headDim: D } = config;
   const name = `model.layers.${layer}.self_attn`;
-
   const projected = (which: string) =>
     // [rows·T, heads·D]
     project(context, `${name}.${which}_proj`, x, config.attentionBias);
-  const rotated = (which: "q" | "k", heads: number) => {
-    let flat = projected(which);
-    if (config.family === "qwen3") {
-      const split = flat.reshape([rows, T, heads, D]);
-      flat = rmsNorm({ x: split, weight: parameter(`${name}.${which}_norm.weight`) }, {
-        epsilon: config.rmsNormEps,
-      });
-    }
-    const turned = rope({ x: flat.reshape([rows, T, heads * D]), ...context.tables(rows) }, {
-      heads,
-    });
-    return turned.reshape([rows, T, heads, D]);
+  const rotated = (which: "q" | "k", flat: Value, heads: number) => {
+    const split = flat.reshape([rows, T, heads, D]);
+    const normed = hasHeadNorms(config) ? norm(context, `${name}.${which}_norm`, split) : split;
+    return rotate(normed, context.tables(rows));
   };
-  const q = rotated("q", H); // [rows, T, H, D]
-  const k = rotated("k", K); // [rows, T, K, D]
+  const { query, gate } = splitGate(projected("q"), config);
+  const q = rotated("q", query, H); // [rows, T, H, D]
+  const k = rotated("k", projected("k"), K); // [rows, T, K, D]
   const v = projected("v").reshape([rows, T, K, D]);
   const keys = context.keep("keys", layer, k); // [rows, K, S, D]
   const values = context.keep("values", layer, v); // [rows, K, S, D]
   const mixed = attention({ q, keys, values, visible, prefix }); // [P·B, T, H·D]
   const flat = mixed.reshape([mixed.shape[0]! * T, H * D]);
-  return project(context, `${name}.o_proj`, flat, config.outputBias);
+  const streams = flat.shape[0]! / x.shape[0]!;
+  const gated = gate ? flat.mul(repeatStreams(gate.sigmoid(), streams)) : flat;
+  return project(context, `${name}.o_proj`, gated, config.outputBias);
+}
+
+/** Queries, and for Qwen3.5 gates [rows·T, H·D], of which a head has its own behind its query. */
+function splitGate(x: Value, config: ModelConfig): { query: Value; gate?: Value } {
+  if (config.family !== "qwen3_5") return { query: x };
+  const { numAttentionHeads: H, headDim: D } = config;
+  const heads = x.reshape([x.shape[0]!, H, 2 * D]);
+  const half = (i: number) => heads.slice(2, i * D, (i + 1) * D).reshape([x.shape[0]!, H * D]);
+  return { query: half(0), gate: half(1) };
+}
+
+/** Rotates the first elements of each head, as many as the tables say: x [rows, T, heads, D] */
+function rotate(x: Value, tables: RopeTables): Value {
+  const [rows, T, heads, D] = x.shape as [number, number, number, number];
+  const turning = 2 * tables.cos.shape[2]!;
+  const turn = (part: Value) =>
+    rope({ x: part.reshape([rows, T, heads * turning]), ...tables }, { heads })
+      .reshape([rows, T, heads, turning]);
+  if (turning === D) return turn(x);
+  return concat([turn(x.slice(3, 0, turning)), x.slice(3, turning, D)], 3);
 }

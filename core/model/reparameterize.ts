@@ -4,7 +4,8 @@
  *
  *   prefixes = W₂ silu(W₁ e + b₁) + b₂      e [P, M, R] learned, one row per stream and prefix token
  *
- * One row gives the keys and values of all layers at its place: L · 2 · K · D numbers.
+ * One row gives the keys and values of all L layers of softmax attention at its place: L · 2 · K · D
+ * numbers. States that delta nets start from are learned as they are.
  */
 import { Builder } from "../graph/builder.ts";
 import type { Program } from "../graph/program.ts";
@@ -12,7 +13,7 @@ import type { Value } from "../graph/value.ts";
 import { silu } from "../ops/activation.ts";
 import { linear } from "../ops/linear.ts";
 import { RandomStream } from "../base/random.ts";
-import type { ModelConfig } from "./config.ts";
+import { attentionLayers, type ModelConfig } from "./config.ts";
 import type { Substitute } from "./loss.ts";
 import { elementCount, type ParameterSpec } from "./parameters.ts";
 
@@ -76,9 +77,9 @@ function buildPrefixes(g: Builder, config: ModelConfig, R: number): Map<string, 
   const hidden = silu({ x: linear({ x: embedding.reshape([P * M, R]), weight: w1, bias: b1 }) });
   const all = linear({ x: hidden, weight: w2, bias: b2 }); // [P·M, L·2·K·D]
   const prefixes = new Map<string, Value>();
-  for (let layer = 0; layer < config.numHiddenLayers; layer++) {
+  for (const [at, layer] of attentionLayers(config).entries()) {
     ["prefix_k", "prefix_v"].forEach((kind, i) => {
-      const start = (2 * layer + i) * K * D;
+      const start = (2 * at + i) * K * D;
       const own = all.slice(1, start, start + K * D).reshape([P, M, K, D]);
       const name = `model.layers.${layer}.self_attn.${kind}`;
       prefixes.set(name, own.transpose([0, 2, 1, 3])); // [P, K, M, D]
@@ -87,6 +88,7 @@ function buildPrefixes(g: Builder, config: ModelConfig, R: number): Map<string, 
   return prefixes;
 }
 
-function rowWidth({ numHiddenLayers: L, numKeyValueHeads: K, headDim: D }: ModelConfig): number {
-  return L * 2 * K * D;
+function rowWidth(config: ModelConfig): number {
+  const { numKeyValueHeads: K, headDim: D } = config;
+  return attentionLayers(config).length * 2 * K * D;
 }

@@ -11,7 +11,7 @@ import type { ModelConfig, RopeScaling } from "./config.ts";
 
 /** Angles per position, and what cosines and sines are multiplied by. */
 export interface RopeFrequencies {
-  /** [D/2] */
+  /** [D/2], of the elements that rotate */
   readonly frequencies: readonly number[];
   readonly scale: number;
 }
@@ -20,9 +20,9 @@ const { fround } = Math;
 
 /** Frequencies of a model. */
 export function ropeFrequencies(
-  { headDim: D, ropeTheta, ropeScaling }: Pick<
+  { headDim, rotaryDim: D = headDim, ropeTheta, ropeScaling }: Pick<
     ModelConfig,
-    "headDim" | "ropeTheta" | "ropeScaling"
+    "headDim" | "rotaryDim" | "ropeTheta" | "ropeScaling"
   >,
 ): RopeFrequencies {
   const powers = Array.from({ length: D / 2 }, (_, i) => fround(ropeTheta ** fround(2 * i / D)));

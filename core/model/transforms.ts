@@ -10,7 +10,7 @@
  */
 import type { Value } from "../graph/value.ts";
 import { linear } from "../ops/linear.ts";
-import type { ModelConfig } from "./config.ts";
+import { isDeltaNet, type ModelConfig } from "./config.ts";
 
 /** Factor of the product of the low-rank matrices. */
 export const LORA_SCALE = 2;
@@ -28,10 +28,10 @@ function transforms(config: ModelConfig): boolean {
 
 /**
  * Returns whether q, k and v of layer 0 are the same for all streams, which then part only at its attention;
- * so it is unless something other than a prefix tells the streams apart.
+ * so it is unless something other than keys and values of a prefix tells the streams apart.
  */
 export function sharesFirstLayer(config: ModelConfig): boolean {
-  return config.prefix && !transforms(config);
+  return config.prefix && !transforms(config) && !isDeltaNet(config, 0);
 }
 
 /** The linear layer `name` with what each stream adds to it: x [rows·T, in] → [rows·T, out] */

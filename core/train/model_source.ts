@@ -123,7 +123,7 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
     const stored = base.checkpoint?.tensors.get(name);
     if (stored && stored.shape.join() === spec.shape.join()) return await readTensor(stored);
     if (spec.introduced) return introducedValues(spec, seed);
-    return scratchValues(spec, seed, choices.initStd);
+    return scratchValues(spec, config, seed, choices.initStd);
   };
   let hash: Promise<string> | undefined;
   const code = base.files === undefined ? [] : await codeFiles(base.files.model);

@@ -81,7 +81,9 @@ export function groupTensors(
 
 function rateOf(name: string): RateKind {
   if (name.startsWith("model.aggregate_layer.")) return "aggregator";
-  return /\.(prefix_[kv]|lora_[ab]|stream_bias)$|^prefix_mlp\./.test(name) ? "prefix" : "backbone";
+  return /\.(prefix_(k|v|conv|state)|lora_[ab]|stream_bias)$|^prefix_mlp\./.test(name)
+    ? "prefix"
+    : "backbone";
 }
 
 function isDecayed(name: string, shape: readonly number[]): boolean {

@@ -41,7 +41,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/base": 1650,
   "core/base/platform": 450,
   "core/bringup": 500,
-  "core/checkpoint": 2350,
+  "core/checkpoint": 2450,
   "core/checkpoint/gguf": 1200,
   "core/collective": 1250,
   "core/convert": 850,
@@ -55,13 +55,13 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/eval/sandbox/python": 700,
   "core/eval/tasks": 1150,
   "core/folder": 400,
-  "core/generate": 2900,
+  "core/generate": 3050,
   "core/grammar": 2800,
   "core/graph": 1450,
   "core/graph/primitives": 300,
   "core/hub": 1600,
-  "core/model": 1100,
-  "core/ops": 800,
+  "core/model": 1500,
+  "core/ops": 1150,
   "core/quant": 750,
   "core/runtime": 600,
   "core/runtime/cuda": 1450,
@@ -90,7 +90,7 @@ const BUDGET: Readonly<Record<string, number>> = {
 };
 
 /** Most lines of all folders. */
-const ALL = 81100;
+const ALL = 82300;
 
 function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
   for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {

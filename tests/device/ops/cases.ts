@@ -11,13 +11,16 @@ import { adamw } from "../../../core/ops/adamw.ts";
 import { silu, swiglu } from "../../../core/ops/activation.ts";
 import { mixStreams, streamWeights } from "../../../core/ops/aggregate.ts";
 import { attention } from "../../../core/ops/attention.ts";
+import { causalConv } from "../../../core/ops/causal_conv.ts";
 import { embedding } from "../../../core/ops/embedding.ts";
+import { gatedDelta, packedGatedDelta } from "../../../core/ops/gated_delta.ts";
 import { linear } from "../../../core/ops/linear.ts";
 import { repeatStreams } from "../../../core/ops/repeat_streams.ts";
 import { rmsNorm } from "../../../core/ops/rms_norm.ts";
 import { rope } from "../../../core/ops/rope.ts";
 import { softmax } from "../../../core/ops/softmax.ts";
 import { tokenLogprobs } from "../../../core/ops/token_logprobs.ts";
+import { unitLowerInverse } from "../../../core/ops/unit_lower_inverse.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { f32, type InputShape, programOf } from "../programs.ts";
 
@@ -96,6 +99,29 @@ const attentionCase = (
       ...{ q: q!, keys: keys!, values: values!, visible: { ...x, last: last! } },
       ...(prefix ? { prefix: { keys: x.prefixKeys!, values: x.prefixValues! } } : {}),
     }), paged ? Object.keys(shapes) : []);
+};
+
+/** Keys are short and decays below 1, as in a model, so that nothing grows. */
+const gatedDeltaCase = (
+  about: string,
+  [B, P, T, H]: readonly [number, number, number, number],
+  { packed = false, result = 0, constants = [] as readonly string[] } = {},
+) => {
+  const [Dk, Dv] = [3, 2], R = P * B;
+  const shapes: Record<string, CaseShape> = {
+    ...{ q: [R, T, H, Dk], k: [R, T, H, Dk], v: [R, T, H, Dv], decay: [R, T, H], beta: [R, T, H] },
+    state: [R, H, Dk, Dv],
+    ...(packed ? { first: below(T, B, T) } : {}),
+  };
+  return opCase(`${packed ? "packed_" : ""}gated_delta: ${about}`, shapes, (x) => {
+    const inputs = {
+      ...{ q: x.q!, k: x.k!.mul(0.3), v: x.v!, state: x.state! },
+      decay: x.decay!.mul(x.decay!).mul(-0.3),
+      beta: x.beta!.sigmoid(),
+    };
+    if (packed) return packedGatedDelta({ ...inputs, first: x.first! });
+    return gatedDelta.all(inputs, {})[result]!;
+  }, constants);
 };
 
 /** All cases. */
@@ -197,6 +223,26 @@ export const OP_CASES: readonly OpCase[] = [
   attentionCase("through a table", 3, 1, { prefix: false, paged: true }),
   attentionCase("per-stream rows through a table", 3, 2, { packed: true, paged: true }),
   attentionCase("shared rows through a table", 2, 3, { shared: true, paged: true }),
+  opCase(
+    "causal_conv: behind a state",
+    { x: [3, 5, 4], weight: [4, 1, 3], past: [3, 2, 4] },
+    (x) => causalConv(x),
+  ),
+  opCase(
+    "causal_conv: several documents in a row",
+    { x: [4, 7, 3], weight: [3, 1, 4], past: [4, 3, 3], first: below(7, 2, 7) },
+    (x) => causalConv(x),
+  ),
+  opCase(
+    "unit_lower_inverse: seven rows",
+    { x: [2, 7, 7] },
+    ({ x }) => unitLowerInverse({ x: x.mul(0.3) }),
+  ),
+  gatedDeltaCase("one token", [2, 2, 1, 2]),
+  gatedDeltaCase("one chunk", [2, 1, 5, 2]),
+  gatedDeltaCase("the state behind a chunk", [2, 1, 5, 2], { result: 1, constants: ["q"] }),
+  gatedDeltaCase("two chunks", [1, 1, 66, 1], { constants: ["q", "k", "v", "beta"] }),
+  gatedDeltaCase("several documents in a row", [2, 2, 5, 1], { packed: true }),
   opCase("repeat_streams: rows", { x: [2, 3] }, ({ x }) => repeatStreams(x, 3)),
   opCase(
     "stream_weights: smoothed",

@@ -98,6 +98,15 @@ export async function lossesOf(
 /** Tolerance of losses of a golden run. */
 export const lossTolerance = ({ loss_noise }: ExpectedRun) => Math.max(2e-5, 20 * loss_noise);
 
+/**
+ * Tolerance of gradient norms at a step: a run that rounding alone changes much, as its own noise shows, is
+ * compared in its first steps.
+ */
+function normTolerance({ loss_noise }: ExpectedRun, step: number): number {
+  if (loss_noise < 1e-3) return 1e-3;
+  return step <= 4 ? 2e-3 : Infinity;
+}
+
 /** Takes the step that a trainer has accumulated for, and compares it with that of the golden run. */
 export async function assertStep(trainer: Trainer, run: ExpectedRun, i: number): Promise<void> {
   const expected = run.steps[i]!;
@@ -105,8 +114,9 @@ export async function assertStep(trainer: Trainer, run: ExpectedRun, i: number):
   const { gradNorm, clipScale } = await trainer.update(i + 1, oneRate(run.lr));
   const at = `step ${i + 1}`;
   assert(Math.abs(loss - expected.loss) < lossTolerance(run), `${at}: loss ${loss}`);
-  assert(Math.abs(gradNorm / expected.grad_norm - 1) < 1e-3, `${at}: ${gradNorm}`);
-  assert(Math.abs(clipScale - expected.clip_scale) < 1e-3, `${at}: ${clipScale}`);
+  const tolerance = normTolerance(run, i + 1);
+  assert(Math.abs(gradNorm / expected.grad_norm - 1) < tolerance, `${at}: ${gradNorm}`);
+  assert(Math.abs(clipScale - expected.clip_scale) < tolerance, `${at}: ${clipScale}`);
 }
 
 /** Repeats every golden run on the devices for which `takes` holds: losses, gradient norms, weights. */
@@ -137,7 +147,8 @@ export async function testGoldenRuns(
           );
           for (const [parameter, expected] of Object.entries(run.final_l2)) {
             const norm = Math.hypot(...Array.from(trainer.values(parameter)));
-            assert(Math.abs(norm / expected - 1) < 1e-4, `${parameter}: ${norm}`);
+            const tolerance = Math.max(1e-4, run.final_param_noise);
+            assert(Math.abs(norm / expected - 1) < tolerance, `${parameter}: ${norm}`);
           }
           if (!run.final_file) return;
           const final = await readTensors(name, run.final_file.replace(".safetensors", ""));

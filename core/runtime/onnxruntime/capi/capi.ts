@@ -94,9 +94,23 @@ export class OnnxApi {
     this.#check("AddSessionConfigEntry", options, cString(key), cString(value));
   }
 
-  /** Gives sessions an initializer that lies in memory of ours. The value must outlive them. */
+  /**
+   * Gives sessions an initializer that lies in memory of ours, once they are optimized. The value must
+   * outlive them.
+   */
   addInitializer(options: Handle, name: string, value: Handle): void {
     this.#check("AddInitializer", options, cString(name), value);
+  }
+
+  /** The same before they are optimized, so that what depends on it alone can be computed once. */
+  addFoldable(options: Handle, values: ReadonlyMap<string, Handle>): void {
+    const names = [...values.keys()].map(cString);
+    const pointers = BigUint64Array.from(
+      values.values(),
+      (value) => Deno.UnsafePointer.value(value),
+    );
+    const count = BigInt(names.length);
+    this.#check("AddExternalInitializers", options, addressesOf(names), pointers, count);
   }
 
   /** Lets sessions run on an execution provider of the library, such as `WebGPU`. */

@@ -52,6 +52,7 @@ const FUNCTIONS = {
   CreateAndRegisterAllocator: [144, ["pointer", "pointer", "pointer"]],
   AddInitializer: [150, ["pointer", "buffer", "pointer"]],
   CreateArenaCfg: [156, ["usize", "i32", "i32", "i32", "buffer"]],
+  AddExternalInitializers: [210, ["pointer", "buffer", "buffer", "usize"]],
   SessionOptionsAppendExecutionProvider: [216, [
     "pointer",
     "buffer",

@@ -43,12 +43,16 @@ export interface WeightUse {
   readonly shape: Shape;
 }
 
-/** Adds the operators that compute a node, the last of which names its result `output`. */
+/**
+ * Adds the operators that compute a node, the last of which names its result `output`, and its further
+ * results `others`.
+ */
 export type Rule<A extends Attributes = Attributes> = (
   l: Lowering,
   inputs: Operands<Value>,
   attributes: A,
   output: string,
+  others: readonly string[],
 ) => void;
 
 /** The rule of the primitive `N`. */
@@ -172,11 +176,13 @@ export class Lowering {
       skipped.set(assigned, source);
     }
     for (const { op, inputs, attributes, outputs } of nodes) {
-      const [value] = outputs as [Value];
+      const [value, ...rest] = outputs as [Value, ...Value[]];
       const source = skipped.get(value);
       const output = source ? this.get(source) : this.#nameOf(value);
-      if (!source) rules[op.name]!(this, inputs as Operands<Value>, attributes, output);
+      const others = rest.map((other) => this.#nameOf(other));
+      if (!source) rules[op.name]!(this, inputs as Operands<Value>, attributes, output, others);
       this.#names.set(value, output);
+      rest.forEach((other, i) => this.#names.set(other, others[i]!));
     }
     for (const [name, value] of leaving) {
       const source = this.get(value);

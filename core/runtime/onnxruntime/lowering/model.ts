@@ -38,16 +38,17 @@ export class OnnxModel {
     this.#placeholder = placeholder;
   }
 
-  /** Adds a node and returns the name of its output. */
+  /** Adds a node and returns the name of its first output; `others` are those of the following ones. */
   node(
     type: string,
     inputs: readonly string[],
     attributes: Readonly<Record<string, NodeAttribute>> = {},
-    { domain = "", output = `n${this.#nodes.length}` } = {},
+    { domain = "", output = `n${this.#nodes.length}`, others = [] as readonly string[] } = {},
   ): string {
     const node = new Message();
     inputs.forEach((name) => node.bytes(1, name));
-    node.bytes(2, output).bytes(3, `${type}.${this.#nodes.length}`).bytes(4, type);
+    [output, ...others].forEach((name) => node.bytes(2, name));
+    node.bytes(3, `${type}.${this.#nodes.length}`).bytes(4, type);
     for (const [name, value] of Object.entries(attributes)) node.bytes(5, attribute(name, value));
     if (domain) node.bytes(7, domain);
     this.#nodes.push(node);

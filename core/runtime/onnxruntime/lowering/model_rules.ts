@@ -11,6 +11,7 @@ import { silu, swiglu } from "../../../ops/activation.ts";
 import { streamWeights } from "../../../ops/aggregate.ts";
 import type { ModelOp, NamedNode } from "../../../ops/define.ts";
 import { embedding } from "../../../ops/embedding.ts";
+import { gatedDelta } from "../../../ops/gated_delta.ts";
 import { linear } from "../../../ops/linear.ts";
 import { rmsNorm } from "../../../ops/rms_norm.ts";
 import { rope } from "../../../ops/rope.ts";
@@ -29,9 +30,10 @@ function modelRule<A extends Attributes, R extends string, O extends string>(
     inputs: NamedNode<A, R, O>["inputs"],
     attributes: A,
     output: string,
+    others: readonly string[],
   ) => void,
 ): Rule<A> {
-  return (l, inputs, attributes, output) => rule(l, op.named(inputs), attributes, output);
+  return (l, inputs, attributes, ...outputs) => rule(l, op.named(inputs), attributes, ...outputs);
 }
 
 /**
@@ -112,10 +114,10 @@ export function embeddingRule(
 }
 
 /** A table as the checkpoint stores it, and in its file; rows of one in codes are dequantized. */
-const EMBEDDING: Rule = (l, inputs, attributes, output) => {
+const EMBEDDING: Rule = (l, inputs, attributes, output, others) => {
   const { table, ids } = embedding.named(inputs);
   const format = tableFormatOf(l.weightOf(table));
-  if (!format) return STORED_EMBEDDING(l, inputs, attributes, output);
+  if (!format) return STORED_EMBEDDING(l, inputs, attributes, output, others);
   const { rows, blocks, rowBytes, bits } = packing(table.shape, format);
   const codes = l.weight(table, "table", "u8", [rows, rowBytes]);
   const scales = l.weight(table, "table scales", "f32", [rows, blocks]);
@@ -162,6 +164,18 @@ const SWIGLU = modelRule(swiglu, (l, { gate, up }, _, output) => {
   const [x, factor] = [l.get(gate), l.get(up)];
   const activated = l.model.node("QuickGelu", [x], { alpha }, { domain: CONTRIB });
   l.model.node("Mul", [activated, factor], {}, { output });
+});
+
+/** One operator for sequences of any length; its heads lie side by side in one axis. */
+const GATED_DELTA = modelRule(gatedDelta, (l, inputs, _, output, others) => {
+  const [R, T, H, D] = inputs.v.shape as [number, number, number, number];
+  const flat = (x: Value) => l.model.node("Reshape", [l.get(x), l.longs(0, 0, -1)]);
+  const { q, k, v, state, decay, beta } = inputs;
+  const operands = [flat(q), flat(k), flat(v), l.get(state), l.get(decay), l.get(beta)];
+  const attributes = { q_num_heads: H, kv_num_heads: H, update_rule: "gated_delta" };
+  const scaled = { ...attributes, scale: { float: 1 } };
+  const joined = l.model.node("LinearAttention", operands, scaled, { domain: CONTRIB, others });
+  l.model.node("Reshape", [joined, l.size({ type: "i64", data: [R, T, H, D] })], {}, { output });
 });
 
 /**
@@ -216,5 +230,6 @@ export const MODEL_RULES: RulesByName<Rule> = {
   silu: SILU,
   swiglu: SWIGLU,
   stream_weights: STREAM_WEIGHTS,
+  gated_delta: GATED_DELTA,
   token_logprobs: tokenLogprobsRule({ hasLogSumExp: true }),
 };

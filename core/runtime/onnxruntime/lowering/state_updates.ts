@@ -2,6 +2,7 @@
 import { assign } from "../../../graph/primitives.ts";
 import { isNode, type Node, type Program } from "../../../graph/program.ts";
 import type { Value } from "../../../graph/value.ts";
+import { gatedDelta } from "../../../ops/gated_delta.ts";
 
 /** The node that makes each value. */
 export function writersOf({ nodes }: Program): ReadonlyMap<Value, Node> {
@@ -57,7 +58,8 @@ export function requireReadersFirst(program: Program, writers: ReadonlyMap<Value
 
 /**
  * Updates whose value can be computed in the state's own memory, which saves a copy: those of an
- * elementwise node before which, or by which, everything else that reads the state has run.
+ * elementwise node, or of one that copies the state before it changes it, before which, or by which,
+ * everything else that reads the state has run.
  */
 export function directUpdates(program: Program, writers: ReadonlyMap<Value, Node>) {
   const direct = new Map<string, { assigned: Value; source: Value }>();
@@ -68,7 +70,7 @@ export function directUpdates(program: Program, writers: ReadonlyMap<Value, Node
     if (!isNode(writer, assign)) continue;
     const [, source] = writer.inputs;
     const maker = writers.get(source);
-    if (maker?.op.memory !== "allowed") continue;
+    if (maker?.op.memory !== "allowed" && maker?.op !== gatedDelta.op) continue;
     if (leaving.has(source) || leaving.has(assigned)) continue;
     const others = readers.get(program.state.get(name)!)!.filter((node) =>
       node !== writer && node !== maker

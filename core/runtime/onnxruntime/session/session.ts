@@ -113,9 +113,12 @@ function optionsOf(api: OnnxApi, source: SessionSource, owned: DisposableStack):
   const unwanted = ["CommonSubexpressionElimination", ...source.unwanted ?? []].join(";");
   api.configure(options, "optimization.disable_specified_optimizers", unwanted);
   configure(options);
+  const foldable = new Map<string, Handle>();
   for (const [name, use] of lowered.weights) {
-    api.addInitializer(options, name, weights.tensor(use));
+    if (use.form === "f32") foldable.set(name, weights.tensor(use));
+    else api.addInitializer(options, name, weights.tensor(use));
   }
+  if (foldable.size > 0) api.addFoldable(options, foldable);
   return options;
 }
 

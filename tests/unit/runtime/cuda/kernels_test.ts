@@ -103,8 +103,9 @@ Deno.test("every CUDA source is in the program", async () => {
 });
 
 /** Ops that are expanded, and those whose gradient is. */
-const EXPANDED = ["embedding", "softmax", "silu", "stream_weights"];
-const EXPANDED_BACKWARD = ["softmax", "silu", "stream_weights", "repeat_streams"];
+const DELTA_NET = ["causal_conv", "unit_lower_inverse", "gated_delta", "packed_gated_delta"];
+const EXPANDED = ["embedding", "softmax", "silu", "stream_weights", ...DELTA_NET];
+const EXPANDED_BACKWARD = ["softmax", "silu", "stream_weights", "repeat_streams", ...DELTA_NET];
 
 Deno.test("primitives, ops of the model and their gradients have a rule or are expanded, and no two are of one name", () => {
   const names = [...RULES.keys()].map(({ name }) => name);
