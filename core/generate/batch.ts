@@ -130,10 +130,10 @@ export class Batch implements Disposable {
       !after || (sequence && hasMore(sequence)) ? sequence : undefined
     );
     const cache = this.#reserve(Math.max(...rows.map((sequence) => (sequence?.used ?? 0) + 1)));
-    // A free row computes token 0 at position 0: it is not read. One that is held computes its last token
-    // again. Both change no states.
+    // What a free row computes is not read. One that is held computes what its next token overwrites. Both
+    // change no states.
     const counts = rows.map((sequence) => Number(sequence && !this.#held.has(sequence)));
-    const start = rows.map((sequence, b) => sequence ? sequence.used - 1 + counts[b]! : 0);
+    const start = rows.map((sequence) => sequence?.used ?? 0);
     const ids = rows.map((sequence) => sequence?.answer.at(-1) ?? 0);
     rows.forEach((sequence, b) => sequence && (sequence.used += counts[b]!));
     const sampling = () => rows.flatMap((sequence) => numbersOf(sequence?.request));
