@@ -177,12 +177,12 @@ class Chunks {
   #packed(q: Value, first: Value, isCausal: Value, below: Value): Masks {
     const { size: C, count: N } = this;
     const B = first.shape[0]!, P = q.shape[0]! / B;
-    const slots = q.graph.iota(N * C);
-    const from = this.#fill(first).reshape([B, 1, N, C, 1]);
+    const slots = q.graph.iota(N * C).cast("f32");
+    const from = this.#fill(first.cast("f32")).reshape([B, 1, N, C, 1]);
     const isInside = from.lessEqual(slots.reshape([N, 1, C]));
     const own = isCausal.select(isInside.select(1, 0), 0);
     const seen = repeatStreams(own, P);
-    const starts = slots.reshape([N, C]).slice(1, 0, 1).reshape([N, 1, 1]);
+    const starts = slots.reshape([N, C, 1]).slice(1, 0, 1);
     const isNew = repeatStreams(starts.lessEqual(from).select(1, 0), P); // [R, 1, N, C, 1]
     const isOld = isNew.mul(-1).add(1);
     const isLastNew = isNew.slice(3, C - 1, C);
@@ -204,6 +204,6 @@ class Chunks {
     const missing = this.count * this.size - this.#T;
     if (missing === 0) return x;
     const shape = x.shape.map((size, axis) => axis === 1 ? missing : size);
-    return concat([x, x.graph.constant(0, x.dtype).broadcast(shape)], 1);
+    return concat([x, x.graph.constant(0).broadcast(shape)], 1);
   }
 }

@@ -30,7 +30,7 @@ export const unitLowerInverse = modelOp()({
       .select(places.reshape([C, 1]).lessEqual(places).select(1, 0), 0);
     let inverse = isDiagonal.broadcast(x.shape);
     for (let size = 1; size < C; size *= 2) {
-      const joining = joiningBlocks(x, places, size);
+      const joining = joiningBlocks(x, size);
       // The first inverse is the identity.
       const product = size === 1 ? joining : inverse.matmul(joining).matmul(inverse);
       inverse = inverse.sub(product);
@@ -47,11 +47,12 @@ export const unitLowerInverse = modelOp()({
 });
 
 /** The blocks below the diagonal that join two blocks of `size` to one of twice the size. */
-function joiningBlocks(x: Value, places: Value, size: number): Value {
+function joiningBlocks(x: Value, size: number): Value {
   const C = x.shape.at(-1)!;
-  /** True where row and column lie in one block of this size, below the diagonal. */
+  /** True where row and column lie in one block of this size, and above the diagonal. */
   const isInside = (size: number) => {
-    const block = places.div(size);
+    const blocks = Array.from({ length: C }, (_, i) => Math.floor(i / size));
+    const block = x.graph.constant(blocks, "i32");
     return block.reshape([C, 1]).lessEqual(block);
   };
   return isInside(2 * size).select(isInside(size).select(0, x), 0);

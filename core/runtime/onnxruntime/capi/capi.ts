@@ -102,8 +102,8 @@ export class OnnxApi {
     this.#check("AddInitializer", options, cString(name), value);
   }
 
-  /** The same before they are optimized, so that what depends on it alone can be computed once. */
-  addFoldable(options: Handle, values: ReadonlyMap<string, Handle>): void {
+  /** The same before they are optimized, so that what depends on weights alone is computed once. */
+  addFolded(options: Handle, values: ReadonlyMap<string, Handle>): void {
     const names = [...values.keys()].map(cString);
     const pointers = BigUint64Array.from(
       values.values(),

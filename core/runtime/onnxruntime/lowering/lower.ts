@@ -41,6 +41,8 @@ export interface WeightUse {
   readonly form: WeightForm;
   readonly type: OnnxType;
   readonly shape: Shape;
+  /** True if a node depends on weights alone: the library computes it once, when it optimizes. */
+  readonly isFolded?: boolean;
 }
 
 /**
@@ -140,6 +142,7 @@ export class Lowering {
   /** Names of what leaves the model. */
   readonly #leaving = new Map<Value, string>();
   readonly #parameters = new Map<Value, string>();
+  readonly #folded: ReadonlySet<Value>;
   readonly #weights = new Map<string, WeightUse>();
   readonly #fileWeights = new Map<string, WeightUse>();
   readonly #sizes = new Map<string, SizeInput>();
@@ -153,6 +156,7 @@ export class Lowering {
     for (const [name, value] of program.parameters) {
       if (options.weights.has(name)) this.#parameters.set(value, name);
     }
+    this.#folded = foldedWeights(program, this.#parameters.keys());
   }
 
   run(): Lowered {
@@ -239,7 +243,7 @@ export class Lowering {
     const parameter = this.#parameters.get(value)!;
     const name = `${parameter}#${form}`;
     if (this.#weights.has(name) || this.#fileWeights.has(name)) return name;
-    const use = { parameter, form, type, shape };
+    const use = { parameter, form, type, shape, isFolded: this.#folded.has(value) };
     const place = this.options.place?.(use);
     (place ? this.#fileWeights : this.#weights).set(name, use);
     if (!place || place.type === type) return this.model.weight(name, type, shape, place?.at);
@@ -302,4 +306,15 @@ export class Lowering {
   #nameOf(value: Value): string {
     return this.#leaving.get(value) ?? `v${value.id}`;
   }
+}
+
+/** Weights that nodes read which depend on nothing else. */
+function foldedWeights({ nodes }: Program, weights: Iterable<Value>): ReadonlySet<Value> {
+  const own = new Set(weights), fixed = new Set(own), folded = new Set<Value>();
+  for (const { inputs, outputs } of nodes) {
+    if (!inputs.every((value) => fixed.has(value))) continue;
+    for (const value of outputs) fixed.add(value);
+    for (const value of inputs) if (own.has(value)) folded.add(value);
+  }
+  return folded;
 }

@@ -13,6 +13,8 @@ import type { Lowered, WeightUse } from "../lowering/lower.ts";
 export interface Initializers {
   /** The weight in the form asked for, as a tensor that lives as long as the session. */
   tensor(use: WeightUse): Handle;
+  /** The same in the memory of the processor. */
+  hostTensor(use: WeightUse): Handle;
   /** Called when the session is made. */
   loaded(): void;
   /** Called when the session is closed. */
@@ -113,12 +115,12 @@ function optionsOf(api: OnnxApi, source: SessionSource, owned: DisposableStack):
   const unwanted = ["CommonSubexpressionElimination", ...source.unwanted ?? []].join(";");
   api.configure(options, "optimization.disable_specified_optimizers", unwanted);
   configure(options);
-  const foldable = new Map<string, Handle>();
+  const folded = new Map<string, Handle>();
   for (const [name, use] of lowered.weights) {
-    if (use.form === "f32") foldable.set(name, weights.tensor(use));
+    if (use.isFolded) folded.set(name, weights.hostTensor(use));
     else api.addInitializer(options, name, weights.tensor(use));
   }
-  if (foldable.size > 0) api.addFoldable(options, foldable);
+  if (folded.size > 0) api.addFolded(options, folded);
   return options;
 }
 

@@ -92,6 +92,10 @@ export class WeightMemory implements Initializers {
     return value;
   }
 
+  hostTensor(use: WeightUse): Handle {
+    return this.tensor(use);
+  }
+
   /** True if some weights are copies that `loaded` frees. */
   get holdsCopies(): boolean {
     return this.#packed.length > 0;

@@ -63,7 +63,8 @@ export class Gpu {
 
   /** A session without weights. */
   session(model: OnnxModel): Session {
-    const weights = { tensor: () => null!, loaded: () => {}, close: () => {} };
+    const none = () => null!;
+    const weights = { tensor: none, hostTensor: none, loaded: () => {}, close: () => {} };
     const lowered = { bytes: model.finish(), weights: new Map() };
     return Session.open(this.api, {
       lowered,

@@ -15,6 +15,8 @@ export class GpuWeights implements Initializers {
   readonly #gpu: Gpu;
   readonly #contents: WeightContents;
   readonly #loaded = new Map<string, { readonly buffer: Handle; readonly value: Handle }>();
+  /** Copies in host memory, by the same keys. */
+  readonly #host = new Map<string, { readonly bytes: Uint8Array; readonly value: Handle }>();
 
   constructor(gpu: Gpu, weights: Weights, matrices: MatrixFormat) {
     this.#gpu = gpu;
@@ -36,6 +38,15 @@ export class GpuWeights implements Initializers {
     return known.value;
   }
 
+  hostTensor(use: WeightUse): Handle {
+    const key = `${use.parameter} ${use.form} ${use.type}`;
+    return this.#host.getOrInsertComputed(key, () => {
+      const bytes = Uint8Array.from(this.#contents.bytes(use));
+      const address = Deno.UnsafePointer.of(bytes);
+      return { bytes, value: this.#gpu.api.tensor(address, bytes.length, use.shape, use.type) };
+    }).value;
+  }
+
   loaded(): void {}
 
   /** A session is closed; others may continue. */
@@ -48,5 +59,7 @@ export class GpuWeights implements Initializers {
       this.#gpu.free(buffer);
     }
     this.#loaded.clear();
+    for (const { value } of this.#host.values()) this.#gpu.api.release("Value", value);
+    this.#host.clear();
   }
 }
