@@ -2,11 +2,13 @@
  * Input of every cost estimate: a shape, a workload, a device's rates, element widths.
  *
  * Letters follow the equations: h hidden size, f MLP size, L layers, q query heads, v key/value
- * heads, d head size, V vocabulary, P streams, T prefix tokens, b batch, i prompt, o output tokens.
+ * heads, d head size, V vocabulary, P streams, T prefix tokens, b batch, i prompt, o output tokens;
+ * A layers of softmax attention and N delta nets, which are all L, g query heads with their gates.
  * Parameters are counted by formula, not from the list of tensors, because a sweep asks ten
  * thousand times per second; a test holds the two equal.
  */
-import type { ModelConfig } from "../model/config.ts";
+import { convWidth, hasHeadNorms, type ModelConfig } from "../model/config.ts";
+import { stateElements } from "../model/delta_net.ts";
 import type { Rates } from "./devices.ts";
 
 /** Sizes of a model, without its streams: h, f, L, q, v, d, V, biases and norms. */
@@ -25,13 +27,31 @@ export type CostShape = Pick<
   | "outputBias"
   | "mlpBias"
   | "aggregator"
+  | "delta"
 >;
 
 /** Sizes of a shape by the letters of the equations. */
 export function lettersOf(shape: CostShape) {
   const { hiddenSize: h, intermediateSize: f, numHiddenLayers: L, vocabSize: V } = shape;
   const { numAttentionHeads: q, numKeyValueHeads: v, headDim: d } = shape;
-  return { h, f, L, q, v, d, V };
+  const N = shape.delta?.layers.filter((isDelta) => isDelta).length ?? 0;
+  const g = shape.family === "qwen3_5" ? 2 * q : q;
+  return { h, f, L, q, v, d, V, g, A: L - N, N };
+}
+
+/**
+ * Widths of a delta net: what its input becomes, channels of its convolution among them, what its output is
+ * made of; and the numbers in its states.
+ */
+export function deltaWidths({ delta }: CostShape) {
+  if (!delta) return { input: 0, conv: 0, output: 0, state: 0 };
+  const conv = convWidth(delta), output = delta.valueHeads * delta.valueDim;
+  return {
+    input: conv + output + 2 * delta.valueHeads,
+    conv,
+    output,
+    state: stateElements({ delta }),
+  };
 }
 
 /** Sizes of a generation. */
@@ -87,14 +107,15 @@ export function prefixRows({ streams, prefixTokens }: Workload): number {
 
 /** Counts parameters by group, as the paper's table does. */
 export function countShape(shape: CostShape, P: number, prefixTokens: number) {
-  const { h, f, L, q, v, d, V } = lettersOf(shape);
-  const inputs = (q + 2 * v) * d;
-  const layer = h * inputs + q * d * h + 3 * h * f + 2 * h +
-    (shape.attentionBias ? inputs : 0) + (shape.outputBias ? h : 0) +
-    (shape.mlpBias ? 2 * f + h : 0) + (shape.family === "qwen3" ? 2 * d : 0);
-  const backbone = L * layer + h;
+  const { h, f, L, q, v, d, V, g, A, N } = lettersOf(shape);
+  const inputs = (g + 2 * v) * d;
+  const attention = h * inputs + q * d * h + (shape.attentionBias ? inputs : 0) +
+    (shape.outputBias ? h : 0) + (hasHeadNorms(shape) ? 2 * d : 0);
+  const mlp = 3 * h * f + 2 * h + (shape.mlpBias ? 2 * f + h : 0);
+  const backbone = A * attention + N * deltaParams(shape) + L * mlp + h;
   const T = P > 1 ? prefixTokens : 0;
-  const prefix = 2 * L * P * v * T * d;
+  const states = P > 1 && T > 0 ? P * N * deltaWidths(shape).state : 0;
+  const prefix = 2 * A * P * v * T * d + states;
   const aggregator = P === 1
     ? 0
     : shape.aggregator === "linear"
@@ -110,4 +131,11 @@ export function countShape(shape: CostShape, P: number, prefixTokens: number) {
     nonEmbedding,
     total: nonEmbedding + embedding,
   };
+}
+
+function deltaParams(shape: CostShape): number {
+  const { delta, hiddenSize: h } = shape;
+  if (!delta) return 0;
+  const { input, conv, output } = deltaWidths(shape);
+  return h * (input + output) + conv * delta.kernel + 2 * delta.valueHeads + delta.valueDim;
 }

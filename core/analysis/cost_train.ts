@@ -10,6 +10,8 @@
  *               all learn  4 h + (q + 2 v) d + q d + 3 f    inputs of every product and norm
  *               introduced 2 h + (q + 2 v) d + q d + 2 f    what derivatives of x alone need
  *   A, redone   L r a h + r a E + tail: inputs of layers, and one layer at a time
+ *   delta nets  2 W + 6 H Dv in place of attention's widths, and once 22 H Dv for their chunks; redone
+ *               the plans of `core/train` are up to twice as much
  *   tail        logits and their derivative, 8 m s V, and a m s (P + 1) h
  *   time        b / m (forward (1 + x) + one forward of the layers if redone) + optimiser
  *   x           2 when all learn, 1 for introduced: no weight gradients of the backbone
@@ -19,8 +21,15 @@
  * against the official script. Memory is within ten percent of the plans of `core/train` for 130
  * million parameters; real trainers also keep copies that are left out here.
  */
-import { type CostQuestion, countShape, lettersOf, prefixRows } from "./cost.ts";
-import { attentionS, layerFlops, layerLinearS, tailFlops, tailS } from "./cost_exact.ts";
+import {
+  type CostQuestion,
+  type CostShape,
+  countShape,
+  deltaWidths,
+  lettersOf,
+  prefixRows,
+} from "./cost.ts";
+import { attentionS, layersFlops, layersLinearS, statesS, tailFlops, tailS } from "./cost_exact.ts";
 
 /** Sizes of a step. `batch`, `input` and `output` of the workload are not read. */
 export interface TrainQuestion extends CostQuestion {
@@ -75,12 +84,15 @@ export function trainCost(question: TrainQuestion) {
 
 function activations(question: TrainQuestion): number {
   const { shape, work, bytes, microBatch: m, seqLen: s } = question;
-  const { h, f, L, q, v, d, V } = lettersOf(shape);
+  const { h, f, L, q, v, d, V, g, A, N } = lettersOf(shape);
   const P = work.streams;
   const r = m * P * s;
   const [hidden, mlp] = question.params === "all" ? [4, 3] : [2, 2];
-  const kept = hidden * h + (2 * q + 2 * v) * d + mlp * f;
-  const layers = question.recompute ? L * h + kept : L * kept;
+  const common = hidden * h + mlp * f;
+  const attention = common + (g + q + 2 * v) * d;
+  const delta = N > 0 ? common + deltaKept(shape) : 0;
+  const kept = question.recompute ? L * h + Math.max(attention, delta) : A * attention + N * delta;
+  const layers = kept + (N > 0 ? deltaChunks(shape) : 0);
   const tail = 8 * m * s * V + bytes.activation * m * s * (P + 1) * h;
   return r * bytes.activation * layers + tail;
 }
@@ -88,14 +100,26 @@ function activations(question: TrainQuestion): number {
 /** One forward pass over a micro-batch: its layers, and what stands around them. */
 function forward(question: TrainQuestion) {
   const { shape, work, bytes, rates, microBatch: m, seqLen: s } = question;
-  const { h, L, q, v, d } = lettersOf(shape);
+  const { h, q, v, d, A } = lettersOf(shape);
   const n = m * work.streams, T = prefixRows(work);
   const G = 4 * n * q * d * (s * T + s * (s + 1) / 2);
   const C = 2 * v * d * bytes.activation * (n * s + work.streams * T);
   return {
-    layersS: L * (layerLinearS(question, n * s) + attentionS(question, n * s, G, C)),
+    layersS: layersLinearS(question, n * s) + statesS(question, n, s) +
+      A * attentionS(question, n * s, G, C),
     restS: m * s * h * bytes.weight / rates.bytes + tailS(question, n * s, m * s),
-    layersFlops: L * (layerFlops(question) * n * s + G),
+    layersFlops: layersFlops(question) * n * s + A * G,
     restFlops: tailFlops(question) * m * s,
   };
+}
+
+/** Elements that a delta net keeps per row for the backward pass. */
+function deltaKept(shape: CostShape): number {
+  const { conv, output } = deltaWidths(shape);
+  return 2 * conv + 6 * output;
+}
+
+/** Elements per row of the chunks of one delta net, which its backward pass computes again. */
+function deltaChunks(shape: CostShape): number {
+  return 22 * deltaWidths(shape).output;
 }

@@ -117,6 +117,16 @@ export async function openCheckpoint(
   return options.adapter === undefined ? checkpoint : addAdapter(checkpoint, options.adapter);
 }
 
+/** Tensors of a model for text and images that its text model has no use for. */
+const OTHER_PARTS = /^(model\.visual|mtp)\./;
+
+/** Says that a model's other parts are not read, if it has any. */
+export function skippedParts({ extraTensors }: Checkpoint): string | undefined {
+  const count = extraTensors.filter((name) => OTHER_PARTS.test(name)).length;
+  if (count === 0) return undefined;
+  return `the text model is read; ${count} tensors for images and multi-token prediction are not`;
+}
+
 async function requireFolder(directory: string): Promise<void> {
   const info = await statIfExists(directory);
   if (!info) {

@@ -27,8 +27,18 @@ export function readRope(fields: Fields, context: number, { partly = false } = {
   };
 }
 
-/** The fields that state base and scaling, in the spelling that old and new readers understand. */
-export function ropeToJson({ ropeTheta, ropeScaling }: ModelConfig): JsonObject {
+/**
+ * The fields that state base and scaling, in the spelling that old and new readers understand; for Qwen3.5,
+ * which has new readers alone, those of `json` with another base.
+ */
+export function ropeToJson(
+  { family, ropeTheta, ropeScaling }: ModelConfig,
+  json: JsonObject = {},
+): JsonObject {
+  if (family === "qwen3_5") {
+    const rope = isObject(json.rope_parameters) ? json.rope_parameters : {};
+    return { rope_parameters: { ...rope, rope_theta: ropeTheta } };
+  }
   return {
     rope_theta: ropeTheta,
     ...(ropeScaling && { rope_scaling: scalingToJson(ropeScaling) }),

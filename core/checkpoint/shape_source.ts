@@ -1,5 +1,6 @@
 /**
- * The `config.json` of a model from scratch: a shape of the paper by name, a file, or one in a folder.
+ * The `config.json` of a model from scratch: a shape of the paper or of Qwen3.5 by name, a file, or one in
+ * a folder.
  *
  * A path that exists wins over a name.
  */
@@ -14,6 +15,7 @@ import {
 import type { ModelFiles } from "../base/companions.ts";
 import { isGguf, openModelFiles } from "./model_files.ts";
 import { CONFIG_FILE } from "./open.ts";
+import { findQwen35, QWEN35_NAMES } from "./qwen35_shapes.ts";
 
 /** A parsed file and where it is from. */
 export interface ShapeSource {
@@ -28,7 +30,8 @@ export interface ShapeSource {
 export async function readShape(source: string): Promise<ShapeSource> {
   const info = await statIfExists(source);
   if (info === undefined) {
-    const shape = findPaperShape(source);
+    const shape = findPaperShape(source), qwen = findQwen35(source);
+    if (qwen) return { json: qwen, path: source, files: undefined };
     if (shape === undefined) throw unknownShape(source);
     return { json: paperConfigJson(shape), path: shape.name, files: undefined };
   }
@@ -41,7 +44,10 @@ export async function readShape(source: string): Promise<ShapeSource> {
 
 function unknownShape(source: string): DataError {
   return new DataError(`no such file or folder: "${source}"`, {
-    hints: [`shapes of the paper are ${PAPER_SHAPES.map(({ name }) => name).join(", ")}`],
+    hints: [
+      `shapes of the paper are ${PAPER_SHAPES.map(({ name }) => name).join(", ")}`,
+      `those of Qwen3.5 are ${QWEN35_NAMES.join(", ")}`,
+    ],
   });
 }
 

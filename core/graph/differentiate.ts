@@ -97,6 +97,9 @@ export interface GradientAttributes extends Attributes {
   readonly wanted: readonly number[];
 }
 
+/** Segment of inputs from which an op is computed again; other segments are counted from 0. */
+const AGAIN = -1;
+
 const gradientOps = new WeakMap<Op, Op<GradientAttributes>>();
 
 /** The op that computes gradients of a model op from its inputs, its output and the upstream. */
@@ -105,7 +108,8 @@ export function gradientOp(op: Op): Op<GradientAttributes> {
     name: `gradient of ${op.name}`,
     infer: (inputs, { wanted }) => wanted.map((i) => inputs[i]!),
     decompose(g, values, { op: attributes, wanted }) {
-      const [inputs, outputs] = [values.slice(0, -2), values.slice(-2, -1)];
+      const [given, outputs] = [values.slice(0, -2), values.slice(-2, -1)];
+      const inputs = op.recomputes ? given.map((value) => value.recompute(AGAIN)) : given;
       const node = { op, inputs, outputs, attributes };
       const gradients = (op.vjp ?? throughDecomposition(wanted))(g, node, values.at(-1)!);
       return wanted.map((i) => {

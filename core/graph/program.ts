@@ -18,6 +18,8 @@ export interface Op<A extends Attributes = Attributes> extends Primitive<A> {
    * unread nodes are dropped.
    */
   vjp?(graph: Graph, node: Node<A>, upstream: Value): readonly (Value | undefined)[];
+  /** True if the gradient computes the op again from its inputs, so that nothing else of it is kept. */
+  readonly recomputes?: boolean | undefined;
 }
 
 /** One application of an op. */

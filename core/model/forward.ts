@@ -45,10 +45,11 @@ export interface ForwardOptions {
   /** True if attention finds slots through the input `table` [B, S]; see `Visible.table`. */
   readonly table?: boolean;
   /**
-   * True if sequences at slot 0 begin with the states that delta nets start from; else `buildStart` has
-   * written these into the cache.
+   * True for a program that runs without an engine, of one sequence and one selected token: a sequence at
+   * slot 0 begins with the states that delta nets start from, which `buildStart` writes otherwise, and tokens
+   * behind the selected one change no states.
    */
-  readonly begins?: boolean;
+  readonly standsAlone?: boolean;
   /** Adds `trace.layer<i>` outputs, the residual stream after each layer, for tests. */
   readonly trace?: boolean;
 }
@@ -80,7 +81,11 @@ export function buildForward(
   const chosen = g.input("select", { dtype: "i32", shape: [N] });
   const positions = g.input("positions", { dtype: "i32", shape: [B, T] });
   const table = options.table ? g.input("table", { dtype: "i32", shape: [B, S] }) : undefined;
-  const counts = config.delta && g.input("counts", { dtype: "i32", shape: [B] });
+  const counts = !config.delta
+    ? undefined
+    : options.standsAlone
+    ? chosen.add(1)
+    : g.input("counts", { dtype: "i32", shape: [B] });
 
   const starts = new Map([[P * B, repeatStreams(start, P)], [B, start]]);
   const cached = (kind: string, layer: number, update: Value) => {
@@ -100,7 +105,7 @@ export function buildForward(
     states: counts
       ? cachedStates(g, config, {
         counts,
-        starts: options.begins ? starts.get(P * B)! : undefined,
+        starts: options.standsAlone ? starts.get(P * B)! : undefined,
         sources: table && g.input("sources", { dtype: "i32", shape: [B] }),
       })
       : NO_STATES,

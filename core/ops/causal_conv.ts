@@ -36,6 +36,7 @@ export const causalConv = modelOp()({
     const sum = first ? packedSum(x, past, first, tap) : plainSum(x, past, tap);
     return silu({ x: sum });
   },
+  recomputes: true,
 });
 
 type Tap = (i: number) => Value;

@@ -28,6 +28,7 @@ export interface Definition<A extends Attributes, R extends string, O extends st
     output: Value,
   ): { readonly [name in R | O]?: Value | undefined };
   readonly memory?: Op["memory"];
+  readonly recomputes?: boolean;
 }
 
 /** A node of a model op, with its inputs by name. */
@@ -76,6 +77,7 @@ export function modelOp<A extends Attributes = Record<never, never>>() {
         },
       }),
       memory: definition.memory,
+      recomputes: definition.recomputes,
     };
     const all = (inputs: Named<R, O, Value>, attributes: A) => {
       const values = names.map((name) => inputs[name] as Value | undefined)

@@ -57,6 +57,7 @@ export const packedGatedDelta = modelOp()({
     return inputs.v;
   },
   decompose: (inputs) => inChunks(inputs, inputs.first)[0],
+  recomputes: true,
 });
 
 function requireFit({ q, k, v, decay, beta, state }: Inputs<TensorType>): void {

@@ -2,7 +2,7 @@
  * Finds the files of a model by its name: a folder, a run, or a name on the hub. Commands that compute
  * nothing need no more; `open.ts` loads the engine.
  */
-import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
+import { type Checkpoint, openCheckpoint, skippedParts } from "../checkpoint/open.ts";
 import { type ModelPaths, resolveRuns } from "../checkpoint/run.ts";
 import type { DownloadEvents } from "../hub/blob.ts";
 import { resolveModel } from "../hub/model.ts";
@@ -67,5 +67,8 @@ export async function findCheckpoint(
 ): Promise<Checkpoint> {
   const paths = await findModel(model, options);
   const how = purpose === undefined ? { quantized: true } : { purpose };
-  return await openCheckpoint(paths.model, { ...paths, ...how });
+  const checkpoint = await openCheckpoint(paths.model, { ...paths, ...how });
+  const note = skippedParts(checkpoint);
+  if (note) options.events?.onNotice?.(note);
+  return checkpoint;
 }

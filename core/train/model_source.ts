@@ -133,7 +133,7 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
     config,
     configJson: {
       ...json,
-      ...ropeToJson(config),
+      ...ropeToJson(config, json),
       max_position_embeddings: config.maxPositionEmbeddings,
     },
     params,

@@ -3,7 +3,13 @@ import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type * as ort from "onnxruntime-node";
-import { maxDifference, readExpectedTensors, TOLERANCE } from "../device/goldens.ts";
+import {
+  maxDifference,
+  modelFolder,
+  readExpected,
+  readExpectedTensors,
+  TOLERANCE,
+} from "../device/goldens.ts";
 import { documentOf, EXPECTED, hasWebGpu, MODEL, names, rowsOf, succeed } from "./models.ts";
 import { runCommand, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
@@ -79,10 +85,10 @@ class Exported {
 }
 
 /** Requires the golden logits of a prompt, and of tokens behind it one by one. */
-async function assertGolden(folder: string): Promise<void> {
+async function assertGolden(folder: string, name = "qwen2-p2-tied-f32"): Promise<void> {
   const programs = await Exported.open(folder);
-  const ids: number[] = EXPECTED.cases.single.ids[0];
-  const expected = (await readExpectedTensors("qwen2-p2-tied-f32")).get("single.logits")!;
+  const ids = (await readExpected(name)).cases.single!.ids[0]!;
+  const expected = (await readExpectedTensors(name)).get("single.logits")!;
   const V = expected.length / ids.length;
   for (let end = 5; end <= ids.length; end++) {
     const logits = end === 5
@@ -92,6 +98,15 @@ async function assertGolden(folder: string): Promise<void> {
     assert(difference <= TOLERANCE.logits, `token ${end}: ${difference}`);
   }
 }
+
+Deno.test("files of a model with delta nets have the golden logits: states begin and end where tokens do", async () => {
+  await withScratch(async (cwd) => {
+    const name = "qwen35-p2-tied-f32";
+    const sizes = `--capacity 128 --tokens ${TOKENS}`;
+    await succeed(`export --model ${modelFolder(name)} --onnx --out onnx ${sizes} -qq`, { cwd });
+    await assertGolden(`${cwd}/onnx`, name);
+  });
+});
 
 for (const target of ["cpu", "webgpu"]) {
   Deno.test({

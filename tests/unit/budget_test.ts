@@ -37,11 +37,11 @@ const BUDGET: Readonly<Record<string, number>> = {
   "cli/output": 2950,
   "cli/ranks": 350,
   "cli/release": 950,
-  "core/analysis": 2000,
+  "core/analysis": 2050,
   "core/base": 1650,
   "core/base/platform": 450,
   "core/bringup": 500,
-  "core/checkpoint": 2450,
+  "core/checkpoint": 2550,
   "core/checkpoint/gguf": 1200,
   "core/collective": 1250,
   "core/convert": 850,
@@ -71,7 +71,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/runtime/onnxruntime": 500,
   "core/runtime/onnxruntime/capi": 500,
   "core/runtime/onnxruntime/lowering": 1000,
-  "core/runtime/onnxruntime/session": 800,
+  "core/runtime/onnxruntime/session": 850,
   "core/runtime/onnxruntime/webgpu": 550,
   "core/runtime/reference": 450,
   "core/runtime/tfjs": 550,
@@ -90,7 +90,7 @@ const BUDGET: Readonly<Record<string, number>> = {
 };
 
 /** Most lines of all folders. */
-const ALL = 82300;
+const ALL = 82500;
 
 function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
   for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {

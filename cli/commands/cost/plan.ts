@@ -23,6 +23,7 @@ import { parseConfig } from "../../../core/checkpoint/config.ts";
 import { isGguf } from "../../../core/checkpoint/model_files.ts";
 import { CONFIG_FILE } from "../../../core/checkpoint/open.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
+import { findQwen35, QWEN35_NAMES } from "../../../core/checkpoint/qwen35_shapes.ts";
 import { readShape } from "../../../core/checkpoint/shape_source.ts";
 import { resolveModel } from "../../../core/hub/model.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
@@ -276,7 +277,8 @@ async function openNamed(model: string, io: Io): Promise<CostModel> {
   const info = await statIfExists(model);
   const size = info === undefined ? findSize(model) : undefined;
   if (size !== undefined) return plainModel(size);
-  const { json, path } = await readShape(info?.isFile ? model : await configPath(model));
+  const isNamed = info === undefined && findQwen35(model) !== undefined;
+  const { json, path } = await readShape(info?.isFile || isNamed ? model : await configPath(model));
   return configModel(model, parseConfig(json, path), io);
 }
 
@@ -284,7 +286,10 @@ async function openNamed(model: string, io: Io): Promise<CostModel> {
 async function configPath(model: string): Promise<string> {
   const folder = await resolveModel(model, { configOnly: true }).catch((error) => {
     if (!(error instanceof DataError)) throw error;
-    const hint = suggestionHint(model, PAPER_FAMILY.map(({ name }) => name));
+    const hint = suggestionHint(model, [
+      ...PAPER_FAMILY.map(({ name }) => name),
+      ...QWEN35_NAMES,
+    ]);
     throw new DataError(error.message, { hints: [...error.hints, ...(hint ? [hint] : [])] });
   });
   if (await isGguf(folder)) return folder;

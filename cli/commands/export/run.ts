@@ -96,7 +96,10 @@ async function writeExport(
   const { config, tensors, files } = checkpoint;
   const { tokens, capacity, target, weights } = plan;
   const program = (tokens: number) =>
-    buildForward(config, { batch: 1, tokens, capacity, selected: 1 }, { head: "logits" });
+    buildForward(config, { batch: 1, tokens, capacity, selected: 1 }, {
+      head: "logits",
+      standsAlone: true,
+    });
   const replaces = plan.overwrite ? "export" : undefined;
   return await writeFolder(plan.out, { replaces }, async (folder) => {
     const programs = new Map([["prefill", program(tokens)], ["decode", program(1)]]);

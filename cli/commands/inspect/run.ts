@@ -76,6 +76,7 @@ export async function run(values: InspectValues, io: Io, invocation: Invocation)
   }
   const context = contextOf(config, values);
   const counts = countParameters(config);
+  const deltaLayers = config.delta?.layers.filter((isDelta) => isDelta).length ?? 0;
   const { batch } = values, capacity = bucketFor(engine.device, context);
   const plan = engine.plan({ batch, tokens: 1, capacity, selected: batch });
   const { format, matrices } = checkpoint.quantization ?? {};
@@ -106,6 +107,7 @@ export async function run(values: InspectValues, io: Io, invocation: Invocation)
     num_heads: config.numAttentionHeads,
     num_kv_heads: config.numKeyValueHeads,
     head_dim: config.headDim,
+    delta_layers: deltaLayers,
     vocab_size: config.vocabSize,
     max_position_embeddings: config.maxPositionEmbeddings,
     rope_theta: config.ropeTheta,
@@ -152,7 +154,8 @@ function readable(f: Fields): Record<string, string> {
     parameters: `${n("params")}, of which ${n("introduced_params")} introduced and ` +
       `${n("embedding_params")} embedding`,
     layers: `${f.num_layers} of width ${n("hidden_size")}, MLP ${n("intermediate_size")}, ` +
-      `${f.num_heads} query and ${f.num_kv_heads} key heads of ${f.head_dim}`,
+      `${f.num_heads} query and ${f.num_kv_heads} key heads of ${f.head_dim}` +
+      (f.delta_layers === 0 ? "" : `; ${f.delta_layers} of them delta nets`),
     vocabulary: `${n("vocab_size")}, ${f.tie_word_embeddings ? "one table" : "two tables"}`,
     context: `${n("max_position_embeddings")} positions, rope theta ${n("rope_theta")}`,
     files: `${counted(f.files as number, "file")}, ${counted(f.tensors as number, "tensor")} of ` +
@@ -163,7 +166,8 @@ function readable(f: Fields): Record<string, string> {
         (f.eos_token_ids as number[]).join(", ") || "none"
       }`,
     memory: `${bytes("memory_bytes")} for ${counted(f.rows as number, "row")} of ${n("context")} ` +
-      `tokens: weights ${bytes("weight_bytes")}, keys and values ${bytes("kv_cache_bytes")}, ` +
+      `tokens: weights ${bytes("weight_bytes")}, ${f.delta_layers === 0 ? "" : "states, "}` +
+      `keys and values ${bytes("kv_cache_bytes")}, ` +
       `the rest ${bytesText(rest)}`,
   };
 }

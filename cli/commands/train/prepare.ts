@@ -20,6 +20,7 @@ import {
   tokenizePart,
 } from "../../../core/data/training_data.ts";
 import type { Device } from "../../../core/runtime/mod.ts";
+import { skippedParts } from "../../../core/checkpoint/open.ts";
 import { hasTokenizer } from "../../../core/checkpoint/model_files.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
 import { isParScale } from "../../../core/model/config.ts";
@@ -133,8 +134,13 @@ async function openSource({ model: choices, saved }: TrainPlan, io: Io): Promise
   return source;
 }
 
-/** Says how large checkpoints of a GGUF file are: each holds the whole model, in more bits a weight. */
+/**
+ * Says what of a model is not read, and how large checkpoints of a GGUF file are: each holds the whole model,
+ * in more bits a weight.
+ */
 function noteSize({ params, config, checkpoint }: ModelSource, io: Io): void {
+  const skipped = checkpoint && skippedParts(checkpoint);
+  if (skipped) io.note(skipped);
   if (params === "introduced" || !checkpoint || !checkpoint.files.isGguf) return;
   const count = parameterSpecs(config).reduce((sum, { shape }) => sum + elementCount(shape), 0);
   const size = bytesText(count * ELEMENT_BYTES[config.dtype]);

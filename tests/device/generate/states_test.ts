@@ -16,7 +16,7 @@ import { maxDifference, openGolden } from "../goldens.ts";
 
 const MODELS = ["qwen35-p1-tied-f32", "qwen35-p4-untied-f32"] as const;
 
-/** What each request gave, and how many of its tokens came from the prefix cache. */
+/** Answers to requests, and how many tokens of each prompt came from the prefix cache. */
 async function scheduled(
   engine: Engine,
   requests: readonly GenerationRequest[],
@@ -36,7 +36,7 @@ async function scheduled(
   return results;
 }
 
-/** What each request gives alone, on an engine of its own. */
+/** Answers to requests, each alone on an engine of its own. */
 async function alone(model: string, requests: readonly GenerationRequest[]): Promise<number[][]> {
   const results: number[][] = [];
   for (const each of requests) {

@@ -11,7 +11,7 @@ import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { logitsOf } from "../../device/engines.ts";
 import { maxDifference, modelFolder, TOLERANCE } from "../../device/goldens.ts";
 
-for (const name of ["qwen2-p1-tied-f32", "qwen3-p1-tied-f32"]) {
+for (const name of ["qwen2-p1-tied-f32", "qwen3-p1-tied-f32", "qwen35-p1-tied-f32"]) {
   Deno.test(`${name}: a text prefix acts like the text itself, put before`, async () => {
     const device = new CpuDevice();
     const { config, tensors } = await openCheckpoint(modelFolder(name));
