@@ -7,6 +7,7 @@ import { programLine, runCommand } from "../cli/run.ts";
 
 const pathTo = (path: string) => fileURLToPath(new URL(`../../fixtures/${path}`, import.meta.url));
 const [ONE, FOUR] = [pathTo("models/python-p1"), pathTo("models/python-p4")];
+const HYBRID = pathTo("models/qwen35-p4-untied-f32");
 const HELD_OUT = pathTo("demo/held_out.jsonl");
 
 /** A command line and what of its document is compared; where nothing is, it has to succeed alone. */
@@ -59,10 +60,16 @@ const CASES: readonly Case[] = [
     name: "cost --measured",
     args: ["cost", "--model", FOUR, "--measured", "--input", "16", "--output", "4"],
   },
+  {
+    name: "generate Qwen3.5",
+    args: ["generate", "-m", HYBRID, ...prompt],
+    read: ([row]) => row.tokens,
+  },
   ...[
     ["all", FOUR, "--train-params", "all"],
     ["introduced", FOUR, "--train-params", "introduced"],
     ["LoRA", ONE, "--streams", "2", "--transform", "lora", "--train-params", "introduced"],
+    ["Qwen3.5", HYBRID, "--train-params", "introduced"],
   ].map(([name, model, ...params]): Case => ({
     name: `train ${name}`,
     args: ["train", "-m", model!, ...params, "--data", HELD_OUT, "--steps", "4", "--seq-len", "64"]
