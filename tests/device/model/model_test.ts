@@ -1,4 +1,4 @@
-/** The seven golden models on every device: logits, weights, traces, losses, greedy, beams. */
+/** The golden models on every device: logits, weights, traces, losses, greedy, beams. */
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
 import { type Opener, testForward, testGeneration } from "../ops/conformance.ts";
