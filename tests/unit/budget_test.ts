@@ -45,7 +45,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/checkpoint/gguf": 1200,
   "core/collective": 1250,
   "core/convert": 850,
-  "core/data": 3600,
+  "core/data": 3650,
   "core/eval/grading/code": 750,
   "core/eval/grading/ifeval": 1150,
   "core/eval/grading/math": 1350,
@@ -90,7 +90,7 @@ const BUDGET: Readonly<Record<string, number>> = {
 };
 
 /** Most lines of all folders. */
-const ALL = 81100;
+const ALL = 81200;
 
 function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
   for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {
