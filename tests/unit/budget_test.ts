@@ -76,7 +76,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/runtime/reference": 450,
   "core/runtime/tfjs": 550,
   "core/serve": 3200,
-  "core/serve/page": 350,
+  "core/serve/page": 400,
   "core/session": 1300,
   "core/tokenizer": 2450,
   "core/tokenizer/jinja": 4500,
