@@ -56,6 +56,19 @@ Deno.test("without a limit, sizes over the free memory are warned about", async 
   assertMatch(stderr, /^warning: 8 sequences of 2048 tokens need \S+ TB, \S+ \S+ are free\n/);
 });
 
+Deno.test("errors call the model by its served name, in short requests and long ones", async () => {
+  await using server = await TestServer.start(`--model ${MODEL}`);
+  for (const length of [1, 100_000]) {
+    const messages = [{ role: "user", content: "a".repeat(length) }];
+    const response = await fetch(`${server.url}/v1/chat/completions`, {
+      method: "POST",
+      body: JSON.stringify({ messages }),
+    });
+    const { error } = await response.json();
+    assertMatch(error.message, new RegExp(`^"${NAME}" has no chat template for messages; `));
+  }
+});
+
 Deno.test("a port in use is exit code 4", async () => {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const { port } = listener.addr;
