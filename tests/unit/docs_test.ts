@@ -112,6 +112,18 @@ Deno.test("docs/formats.md has the exit codes and the schemas of the code", () =
   assertNamed(["docs/formats.md"], read, named, (schema) => code.includes(`"${schema}"`));
 });
 
+Deno.test("docs/library.md has every field of the configuration of a model", () => {
+  const [, body] = /interface ModelConfig \{\n([^]*?)\n\}/.exec(read("core/model/config.ts"))!;
+  const fields = [...body!.matchAll(/^ {2}readonly (\w+)/gm)].map(([, name]) => name!);
+  assert(fields.length > 20);
+  const [, table] = /^\| field of `config` .*\n\|[- |]*\n((?:\|.*\n)+)/m.exec(
+    read("docs/library.md"),
+  )!;
+  const rows = table!.split("\n").map((row) => row.split("|")[1] ?? "");
+  const listed = [...rows.join().matchAll(/`(\w+)`/g)].map(([, name]) => name!);
+  assertEquals(listed.toSorted(), fields.toSorted());
+});
+
 Deno.test("every export of mod.ts has an example", async () => {
   const { stdout } = await new Deno.Command(Deno.execPath(), {
     args: ["doc", "--json", "mod.ts"],
