@@ -12,7 +12,7 @@
  * until they are written anew.
  */
 import { basename, join } from "node:path";
-import { LOCK_FILE, lockFolder, writeFolder } from "../folder/folder.ts";
+import { LOCK_FILE, lockFolder, requireFolder, writeFolder } from "../folder/folder.ts";
 import { clearLeftovers, removeFolder, removeIfExists } from "../folder/leftovers.ts";
 import { requireOurs } from "../folder/our_files.ts";
 import {
@@ -208,11 +208,7 @@ async function requireRun(path: string): Promise<void> {
 export async function requireNoRun(path: string, overwrite: boolean): Promise<void> {
   const info = await statIfExists(path);
   if (info === undefined) return;
-  if (!info.isDirectory) {
-    throw new UsageError(`"${path}" already exists and is a file`, {
-      hints: ["choose another `--out`"],
-    });
-  }
+  requireFolder(path, info);
   if (overwrite) return await requireOurs(path, "run");
   const hasStep = await statIfExists(join(path, METRICS)) !== undefined ||
     await statIfExists(join(path, LAST_FILE)) !== undefined;
