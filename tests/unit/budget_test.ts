@@ -18,7 +18,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "cli/commands/compare": 850,
   "cli/commands/completions": 50,
   "cli/commands/convert": 400,
-  "cli/commands/cost": 1350,
+  "cli/commands/cost": 1400,
   "cli/commands/doctor": 300,
   "cli/commands/eval": 1650,
   "cli/commands/export": 250,
@@ -90,7 +90,7 @@ const BUDGET: Readonly<Record<string, number>> = {
 };
 
 /** Most lines of all folders. */
-const ALL = 81200;
+const ALL = 81300;
 
 function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
   for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {
