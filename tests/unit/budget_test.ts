@@ -15,7 +15,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "cli/commands": 150,
   "cli/commands/bench": 750,
   "cli/commands/chat": 650,
-  "cli/commands/compare": 850,
+  "cli/commands/compare": 900,
   "cli/commands/completions": 50,
   "cli/commands/convert": 400,
   "cli/commands/cost": 1400,
@@ -90,7 +90,7 @@ const BUDGET: Readonly<Record<string, number>> = {
 };
 
 /** Most lines of all folders. */
-const ALL = 81300;
+const ALL = 81350;
 
 function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
   for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {
