@@ -1,7 +1,7 @@
 /** Time left against what came, on recorded runs of `eval` and `train`: times of a processor, as the machine was shared. */
 import { assert, assertEquals } from "@std/assert";
 import { ComparisonWork, readWritten } from "../../../cli/commands/compare/work.ts";
-import { AnswerWork, TimeLeft, type Work } from "../../../cli/output/time_left.ts";
+import { AnswerWork, FileWork, TimeLeft, type Work } from "../../../cli/output/time_left.ts";
 import { jsonLines } from "../../cli/models.ts";
 import { withScratch } from "../../scratch.ts";
 
@@ -99,3 +99,15 @@ Deno.test("a comparison counts tokens, of this run alone, and expects as many of
     assertEquals(work.samples, 6);
     assertEquals(work.at(none, none), { done: 140, total: 320 });
   }));
+
+Deno.test("rows that an earlier run has scored do not count in the rate of a resumed one", () => {
+  const work = new FileWork(1000), left = new TimeLeft(0);
+  for (const read of [100, 200, 300]) {
+    work.skip(read);
+    left.report(read / 100, work.at(read)!);
+  }
+  assertEquals(left.at(3), undefined);
+  left.report(10_003, work.at(400)!);
+  assertEquals(left.at(10_003), 10_003 / 100 * 600 / 1000);
+  assertEquals(new FileWork(0).at(400), undefined);
+});
