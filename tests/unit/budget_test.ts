@@ -34,7 +34,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "cli/commands/visualize": 1250,
   "cli/framework": 2350,
   "cli/input": 1500,
-  "cli/output": 2950,
+  "cli/output": 3000,
   "cli/ranks": 350,
   "cli/release": 950,
   "core/analysis": 2000,
