@@ -50,7 +50,7 @@ export type { SamplingOptions } from "./core/base/sampling.ts";
 export type { LogitRules } from "./core/generate/logit_rules.ts";
 export type { FinishReason } from "./core/generate/request.ts";
 export type { Score } from "./core/generate/score.ts";
-export type { DeviceChoice, DeviceName, ElementChoice, MatrixKind } from "./core/runtime/mod.ts";
+export type { DeviceChoice, DeviceName, ElementChoice } from "./core/runtime/mod.ts";
 export type { ChatMessage } from "./core/tokenizer/chat.ts";
 export type {
   DecodeOptions,

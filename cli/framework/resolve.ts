@@ -147,7 +147,12 @@ class Resolver {
     }
     this.add("flag", entries, flagLabel);
     const positionals = given.slice(entries.size);
-    this.#checkArguments(positionals, expected);
+    const text = entries.get("prompt");
+    if (text !== undefined && positionals.length > 0) {
+      const message = `unexpected argument ${JSON.stringify(positionals[0])}`;
+      const quoted = JSON.stringify([text, ...positionals].join(" "));
+      this.problems.push({ message, hint: `put the prompt in quotes: ${quoted}` });
+    } else this.#checkArguments(positionals, expected);
     return { positionals, expected };
   }
 

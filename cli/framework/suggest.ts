@@ -64,6 +64,7 @@ const PEER_COMMANDS = new Map(Object.entries({
   download: "inspect --model OWNER/NAME",
   list: "eval ls",
   ls: "eval ls",
+  "list-tasks": "eval ls",
   show: "inspect",
   info: "inspect",
   quantize: "convert --quantize q4",
@@ -99,7 +100,9 @@ const PEERS = new Map<string, readonly string[]>(Object.entries({
 
 /** A hint for the name that a flag has in other programs. */
 export function peerHint(name: string, table: FlagTable): string | undefined {
-  const meant = PEERS.get(name.replaceAll("_", "-"))
+  const dashed = name.replaceAll("_", "-");
+  if (dashed === "list-tasks") return peerCommandHint(dashed);
+  const meant = PEERS.get(dashed)
     ?.find((ours) => Object.hasOwn(table, ours.split(" ")[0]!));
   return meant === undefined ? undefined : `did you mean \`--${meant}\`?`;
 }

@@ -89,3 +89,22 @@ export class AnswerWork {
     return { done: this.#done, total: this.#done + left };
   }
 }
+
+/** Work of a file whose rows differ in length: its bytes, but for rows of an earlier run. */
+export class FileWork {
+  #skipped = 0;
+
+  /** `total` is 0 for a stream. */
+  constructor(private readonly total: number) {}
+
+  /** Leaves out what is read by now, which takes no time. */
+  skip(read: number): void {
+    this.#skipped = read;
+  }
+
+  /** Work once so many bytes are read; undefined for a stream. */
+  at(read: number): Work | undefined {
+    const total = this.total - this.#skipped;
+    return this.total > 0 ? { done: read - this.#skipped, total } : undefined;
+  }
+}

@@ -122,10 +122,30 @@ function columnAfter(column: number, spaces: string): number {
   return column;
 }
 
-/** Breaks the lines of a text that do not fit at words; see `WordWrapper`. */
+/** Commands: between backquotes, or from the program's name behind a colon to the end of a line. */
+const COMMAND = new RegExp(
+  String.raw`[^\s\x60]*\x60[^\x60]+\x60[^\s\x60]*|(?<=^|:(?:${COLOR.source})? )parscale .*$`,
+  "g",
+);
+
+/** Stands for a blank where a line may not end: Unicode has no such character. */
+const GLUE = "\ufdd0";
+
+/** Glues the commands of a line that fit a line of their own. */
+function withWholeCommands(line: string, width: number): string {
+  if (displayWidth(line.replace(COLOR, "")) <= width) return line;
+  const [indent] = /^[ \t]*/.exec(line)!;
+  return line.replace(COMMAND, (command) => {
+    const fits = columnAfter(0, indent) + displayWidth(command.replace(COLOR, "")) <= width;
+    return fits ? command.replaceAll(" ", GLUE) : command;
+  });
+}
+
+/** Breaks the lines of a text that do not fit at words, but not in commands; see `WordWrapper`. */
 export function wrapLines(text: string, width: number): string {
   const wrapper = new WordWrapper(width);
-  return wrapper.add(text) + wrapper.end();
+  const lines = text.split("\n").map((line) => withWholeCommands(line, width));
+  return (wrapper.add(lines.join("\n")) + wrapper.end()).replaceAll(GLUE, " ");
 }
 
 /** Fills lines with the words of a text; all lines are indented alike. */

@@ -14,6 +14,7 @@ import { elementCount, parameterSpecs } from "../model/parameters.ts";
 import { linear } from "../ops/linear.ts";
 import type { Device, Weights } from "../runtime/device.ts";
 import type { Workload } from "./cost.ts";
+import { fastest } from "./peak.ts";
 
 /** Small finite values; all tensors view one array, so that a model takes no memory twice. */
 export function randomWeights(config: ModelConfig): Weights {
@@ -84,11 +85,5 @@ export async function measureBandwidth(device: Device): Promise<number> {
     ["x", device.allocate(row)],
     ["y", device.allocate({ dtype: "f32", shape: [1, MATRIX_ROWS] })],
   ]);
-  let best = Infinity;
-  for (let run = 0; run < RUNS; run++) {
-    const began = performance.now();
-    await executable.run(tensors);
-    best = Math.min(best, performance.now() - began);
-  }
-  return data.byteLength / (best / 1000);
+  return data.byteLength / await fastest(RUNS, () => executable.run(tensors));
 }

@@ -52,6 +52,8 @@ export interface ModelFiles {
   /** The folder, or the path of the GGUF file. */
   readonly model: string;
   readonly isGguf: boolean;
+  /** Name of the format of most weights in a GGUF file, such as Q4_K_M, where it tells. */
+  readonly weightFormat?: string | undefined;
   has(name: string): Promise<boolean>;
   /** Bytes of a file that there is. */
   read(name: string, maxBytes?: number): Promise<Uint8Array<ArrayBuffer>>;

@@ -44,6 +44,29 @@ export const DOCUMENT_KEYS: readonly string[] = [...Object.keys(KIND_OF_KEY), "t
 const KINDS_HINT =
   'a row is {"text": ...}, {"tokens": [...]}, {"prompt": ..., "completion": ...} or {"messages": [...]}';
 
+/** Filters of jq for rows of other programs, by the keys of such rows: ShareGPT's, Alpaca's, texts. */
+const CONVERSIONS: readonly (readonly [keys: readonly string[], filter: string])[] = [
+  [
+    ["conversations"],
+    '{messages: [.conversations[] | {role: ({human: "user", gpt: "assistant"}[.from] // .from), ' +
+    "content: .value}]}",
+  ],
+  [
+    ["instruction", "output"],
+    '{messages: [{role: "user", content: [.instruction, .input // empty | select(. != "")] | ' +
+    'join("\\n\\n")}, {role: "assistant", content: .output}]}',
+  ],
+  [["content"], "{text: .content}"],
+  [["code"], "{text: .code}"],
+];
+
+/** Returns hints for a value that is not a row: the kinds of rows, and the command that converts it. */
+function kindHints(value: unknown): string[] {
+  const has = (key: string) => isObject(value) && key in value;
+  const filter = Array.isArray(value) ? ".[]" : CONVERSIONS.find(([keys]) => keys.every(has))?.[1];
+  return [KINDS_HINT, ...(filter ? [`convert: \`jq -c '${filter}' FILE > rows.jsonl\``] : [])];
+}
+
 /** Returns the name of a place in a file, for messages. */
 export function rowOf(file: string, row: number): string {
   return `row ${row} of "${file}"`;
@@ -52,7 +75,7 @@ export function rowOf(file: string, row: number): string {
 /** Checks a row and gives it its kind. */
 export function toDocument(value: unknown, file: string, row: number): Document {
   const at = rowOf(file, row);
-  if (!isObject(value)) throw wrong(at, `is not a JSON object: ${show(value)}`, [KINDS_HINT]);
+  if (!isObject(value)) throw wrong(at, `is not a JSON object: ${show(value)}`, kindHints(value));
   const present = Object.keys(KIND_OF_KEY).filter((key) => (value[key] ?? null) !== null);
   const kinds = new Set(present.map((key) => KIND_OF_KEY[key]!));
   if (kinds.size === 0) {
@@ -60,7 +83,7 @@ export function toDocument(value: unknown, file: string, row: number): Document 
     const problem = keys === ""
       ? "is an empty object"
       : `has no "text", "tokens", "prompt" or "messages": its keys are ${shorten(keys)}`;
-    throw wrong(at, problem, [KINDS_HINT]);
+    throw wrong(at, problem, kindHints(value));
   }
   if (kinds.size > 1) {
     const keys = present.map((key) => `"${key}"`).join(" and ");

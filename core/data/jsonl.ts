@@ -43,7 +43,11 @@ export async function* readJsonRows(
     if (text.trim() === "") continue;
     // A table pretty-printed or written as one list is the usual reason of other text.
     const hints = /^\s*[[{]\s*$/.test(text)
-      ? ["write one JSON object per line, not one list or object over many lines"]
+      ? [
+        `write one JSON object per line: \`jq -c '.${
+          /\[/.test(text) ? "[]" : ""
+        }' FILE > rows.jsonl\``,
+      ]
       : [];
     yield { row, value: parseJson(text, rowOf(file, row), hints, parseRowJson) };
   }

@@ -3,6 +3,7 @@
  * validation data.
  */
 import { DataError, UsageError } from "../base/errors.ts";
+import { statIfExists } from "../base/files.ts";
 import { hubAccess } from "../hub/access.ts";
 import { HubClient } from "../hub/client.ts";
 import type { HubFile } from "../hub/repository.ts";
@@ -46,6 +47,12 @@ export interface SkippedFiles {
   readonly bad: string[];
 }
 
+/** Bytes of files on this machine. */
+interface FileWork {
+  readonly done: number;
+  readonly total: number;
+}
+
 /** Model that the data must suit, and options of reading. */
 export interface DataContext extends Omit<OpenTokensOptions, "onProgress" | "stdin" | "pool"> {
   /** The model's context, in tokens. */
@@ -57,8 +64,11 @@ export interface DataContext extends Omit<OpenTokensOptions, "onProgress" | "std
   readonly env: (name: string) => string | undefined;
   /** Opens standard input, for `-`. */
   readonly stdin: () => ReadableStream<Uint8Array>;
-  /** Called while a file is tokenized; `detail` says how much of it is read. */
-  readonly onTokens: (file: string, tokens: number, detail?: string) => void;
+  /**
+   * Called while a file is tokenized; `detail` says how much of it is read, `work` counts bytes of all files
+   * that are tokenized now.
+   */
+  readonly onTokens: (file: string, tokens: number, detail?: string, work?: FileWork) => void;
   /** Called once if files were left out. */
   readonly onSkipped: (files: SkippedFiles) => void;
   /** Called with files of tables, such as CSV, that are read as plain text. */
@@ -106,7 +116,8 @@ export function readsStdin(plan: DataPlan): boolean {
  */
 export async function openData(plan: DataPlan, context: DataContext): Promise<OpenedData> {
   using pool = poolOf(context);
-  const opened: Opened = { pool, stores: [], hubData: [], skipped: { empty: [], bad: [] } };
+  const skipped: SkippedFiles = { empty: [], bad: [] }, work = { done: 0, total: 0 };
+  const opened: Opened = { pool, stores: [], hubData: [], skipped, work };
   try {
     const data = await buildStreams(plan, context, opened);
     const { empty, bad } = opened.skipped;
@@ -132,10 +143,12 @@ export async function tokenizePart(
   const files = [...new Set(sources.flatMap(({ files }) => files))].filter((file) =>
     !isHubData(file)
   );
+  const part = files.filter((_, i) => i % count === index);
   const skipped: SkippedFiles = { empty: [], bad: [] };
+  const work = { done: 0, total: await bytesOf(part) };
   using pool = poolOf(context);
-  for (let i = index; i < files.length; i += count) {
-    const store = await openUsable(files[i]!, plan, context, { pool, skipped });
+  for (const file of part) {
+    const store = await openUsable(file, plan, context, { pool, skipped, work });
     if (!(store instanceof DataError)) store.close();
   }
 }
@@ -150,6 +163,15 @@ interface Opened {
   readonly stores: TokenStore[];
   readonly hubData: HubData[];
   readonly skipped: SkippedFiles;
+  /** Bytes of files without a store. */
+  readonly work: { done: number; total: number };
+}
+
+/** Bytes of the files on this machine. */
+async function bytesOf(files: readonly string[]): Promise<number> {
+  const local = files.filter((file) => !isHubData(file) && file !== STDIN);
+  const stats = await Promise.all(local.map(statIfExists));
+  return stats.reduce((sum, stat) => sum + (stat?.size ?? 0), 0);
 }
 
 async function buildStreams(
@@ -235,6 +257,7 @@ async function openSources(
   const found = await resolveSources(specs);
   const tables = found.flatMap(({ files }) => files).filter((file) => /\.[ct]sv$/i.test(file));
   if (tables.length > 0) context.onTables(tables);
+  opened.work.total += await bytesOf(found.flatMap(({ files }) => files));
   const totalWeight = found.reduce((sum, { weight = 1 }) => sum + weight, 0);
   for (const { files, weight } of found) {
     const stores: TokenStore[] = [];
@@ -274,11 +297,11 @@ async function openUsable(
   file: string,
   { skipBadFiles }: DataPlan,
   context: DataContext,
-  { pool, skipped }: Pick<Opened, "pool" | "skipped">,
+  { pool, skipped, work }: Pick<Opened, "pool" | "skipped" | "work">,
   known?: string,
 ): Promise<TokenStore | DataError> {
   try {
-    return await openFile(file, context, pool, known);
+    return await openFile(file, context, { pool, work }, known);
   } catch (error) {
     if (!(error instanceof DataError)) throw error;
     if (error instanceof NoRowsError) skipped.empty.push(file);
@@ -292,10 +315,11 @@ async function openUsable(
 async function openFile(
   file: string,
   context: DataContext,
-  pool: EncodePool,
+  { pool, work }: Pick<Opened, "pool" | "work">,
   known?: string,
 ): Promise<TokenStore> {
   let isNew = false;
+  const { done, total } = work, size = await bytesOf([file]);
   const store = known !== undefined
     ? await openCachedTokens(known, context.cacheFolder)
     : await openTokens(file, {
@@ -304,11 +328,13 @@ async function openFile(
       onProgress({ tokens, bytes, totalBytes }) {
         isNew = true;
         const share = totalBytes ? `${Math.round(100 * bytes / totalBytes)}%` : "";
-        context.onTokens(file, tokens, share);
+        context.onTokens(file, tokens, share, { done: done + bytes, total });
       },
       stdin: file === STDIN ? context.stdin() : undefined,
     });
-  if (isNew) context.onTokens(file, store.tokens);
+  if (isNew) work.done += size;
+  else work.total -= size;
+  if (isNew) context.onTokens(file, store.tokens, "", work);
   return store;
 }
 

@@ -22,11 +22,7 @@ export async function requireFreeTarget(
 ): Promise<void> {
   try {
     const info = await Deno.lstat(await realPath(path));
-    if (!info.isDirectory) {
-      throw new UsageError(`"${path}" already exists and is a file`, {
-        hints: ["choose another `--out`"],
-      });
-    }
+    requireFolder(path, info);
     if (replaces !== undefined) return await requireOurs(path, replaces);
     for await (const _ of Deno.readDir(path)) {
       throw new UsageError(`"${path}" already exists`, {
@@ -37,6 +33,14 @@ export async function requireFreeTarget(
     if ((error as { code?: string }).code === "ENOENT") return;
     throw ioError("write folder", path, error);
   }
+}
+
+/** @throws {UsageError} for a file where a folder is to be written */
+export function requireFolder(path: string, { isDirectory }: Deno.FileInfo): void {
+  if (isDirectory) return;
+  throw new UsageError(`"${path}" already exists and is a file`, {
+    hints: ["choose another `--out`"],
+  });
 }
 
 /**

@@ -35,17 +35,7 @@ export type DeviceChoice = DeviceName | `cuda:${number}` | "auto";
  */
 export type ElementChoice = "auto" | "f32" | "bf16" | "f16";
 
-/**
- * Format of the matrices of linear layers: exact, or in 8 or 4 bits.
- *
- * @example
- * ```ts
- * import { type MatrixKind, openModel } from "@parscale/parscale";
- *
- * using model = await openModel("qwen-p4", { quantize: "q8" });
- * const matrices: MatrixKind = model.matrices;
- * ```
- */
+/** Kind of the matrices of linear layers: exact, or in 8 or 4 bits. */
 export type MatrixKind = "f32" | "q8" | "q4";
 
 /** Options of a device; each device takes those that concern it. */

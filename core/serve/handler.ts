@@ -151,7 +151,7 @@ export function createHandler(
         recorder.end(499);
         return new Response(null, { status: 499 });
       }
-      refusal = toApiError(error);
+      refusal = refusalOf(error, service.models);
       if (refusal.status >= 500 && !(error instanceof ApiError)) onError(error);
       service.metrics.count("request_failure_total", { code: String(refusal.status) });
       const { status, headers, document } = refusal;
@@ -163,6 +163,16 @@ export function createHandler(
     for (const [name, value] of Object.entries(all)) response.headers.set(name, value);
     return response;
   };
+}
+
+/** Returns the error for a client, who knows the model by its name and not by its folder. */
+function refusalOf(error: unknown, models: readonly ServedModel[]): ApiError {
+  const { status, message, options } = toApiError(error);
+  const text = models.reduce(
+    (text, { name, session }) => text.replaceAll(`"${session.tokenizer.directory}"`, `"${name}"`),
+    message,
+  );
+  return new ApiError(status, text, options);
 }
 
 function pathOf({ url, headers }: Request): string {

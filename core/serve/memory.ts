@@ -36,17 +36,18 @@ export function servingBytes(engines: readonly Engine[], sizes: ServingSizes): n
   return weights + kvCache + prefixCacheBytes + steps;
 }
 
-/** The largest batch below `sizes.maxBatch` that stays within a limit; 0 when there is none. */
-export function largestServingBatch(
+/** The largest batch or length below that of `sizes` that stays within a limit; 0 when there is none. */
+export function largestFitting(
+  name: "maxBatch" | "maxLength",
   engines: readonly Engine[],
   sizes: ServingSizes,
   limit: number,
 ): number {
-  let [fits, fails] = [0, sizes.maxBatch];
+  let [fits, fails] = [0, sizes[name]];
   while (fails - fits > 1) {
-    const maxBatch = Math.floor((fits + fails) / 2);
-    if (servingBytes(engines, { ...sizes, maxBatch }) <= limit) fits = maxBatch;
-    else fails = maxBatch;
+    const middle = Math.floor((fits + fails) / 2);
+    if (servingBytes(engines, { ...sizes, [name]: middle }) <= limit) fits = middle;
+    else fails = middle;
   }
   return fits;
 }

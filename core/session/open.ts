@@ -120,7 +120,8 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
       return { shape, format: matrixFormatOf(weight, format), isExpanded };
     });
     if (!device.traits.discreteMemory) tellOfMemory(formats, options);
-    const matrices = keptKind(formats);
+    const kind = keptKind(formats), { weightFormat } = checkpoint.files;
+    const matrices = keepsCodes && kind !== "f32" && weightFormat || kind;
     const session = new Session(checkpoint, engine, { ...options, matrices, weights: stored });
     if (!options.lazyTokenizer) await session.openTokenizer();
     return session;

@@ -16,7 +16,7 @@ import { isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { introducedValues } from "../model/init.ts";
 import { introducedTensors, parameterSpecs } from "../model/parameters.ts";
 import type { Weight, Weights } from "../runtime/device.ts";
-import type { DeviceName, MatrixKind } from "../runtime/mod.ts";
+import type { DeviceName } from "../runtime/mod.ts";
 import { type ChatMessage, encodeChat } from "../tokenizer/chat.ts";
 import { encodePair, startTokenOf } from "../tokenizer/pair.ts";
 import type { EncodeOptions, Tokenizer } from "../tokenizer/types.ts";
@@ -61,7 +61,7 @@ const ANY_OBJECT = { type: "object" };
 interface SessionOptions {
   /** All of the model, those of an adapter too. */
   readonly weights: Weights;
-  readonly matrices: MatrixKind;
+  readonly matrices: string;
   readonly sharesBackbone?: boolean | undefined;
   readonly memoryLimit?: number | undefined;
   readonly chatTemplate?: string | undefined;
@@ -126,8 +126,8 @@ export class Session implements Disposable {
     return this.engine.device.name;
   }
 
-  /** Format of matrices on the device. */
-  get matrices(): MatrixKind {
+  /** Format of matrices: f32, q8, q4, or that of a GGUF file whose codes are kept, such as Q4_K_M. */
+  get matrices(): string {
     return this.#options.matrices;
   }
 

@@ -11,8 +11,8 @@
  * checkpoint that is resumed are cut off, since those steps are taken again; later checkpoints stay
  * until they are written anew.
  */
-import { join } from "node:path";
-import { LOCK_FILE, lockFolder, writeFolder } from "../folder/folder.ts";
+import { basename, join } from "node:path";
+import { LOCK_FILE, lockFolder, requireFolder, writeFolder } from "../folder/folder.ts";
 import { clearLeftovers, removeFolder, removeIfExists } from "../folder/leftovers.ts";
 import { requireOurs } from "../folder/our_files.ts";
 import {
@@ -109,15 +109,8 @@ export class RunFolder implements Disposable {
 
   /** Removes all but the newest `keep` checkpoints up to a step; what a resumed run left is later. */
   async keepNewest(keep: number, step: number): Promise<void> {
-    const steps = new Map<string, number>();
-    for await (const { name } of Deno.readDir(this.path)) {
-      const at = Number(CHECKPOINT.exec(name)?.[1] ?? Infinity);
-      if (at <= step) steps.set(name, at);
-    }
-    const names = [...steps.keys()].sort((a, b) => steps.get(a)! - steps.get(b)!);
-    for (const name of names.slice(0, -keep)) {
-      await removeFolder(join(this.path, name));
-    }
+    const old = (await checkpointsIn(this.path, step)).slice(0, -keep);
+    for (const name of old) await removeFolder(join(this.path, name));
   }
 
   /** Appends a line of metrics. */
@@ -152,25 +145,53 @@ export class RunFolder implements Disposable {
   }
 }
 
-/** Returns whether the configuration in a folder is one of a run, not of a model. */
-async function isRunConfig(path: string): Promise<boolean> {
-  const { schema } = await readJsonObject(join(path, CONFIG));
-  return schema === RUN_SCHEMA;
+/** Names of the checkpoints of a run up to a step, the oldest first. */
+async function checkpointsIn(path: string, upTo = Infinity): Promise<string[]> {
+  const step = (name: string) => Number(CHECKPOINT.exec(name)?.[1] ?? NaN);
+  const names = await Array.fromAsync(Deno.readDir(path), ({ name }) => name);
+  return names.filter((name) => step(name) <= upTo).sort((a, b) => step(a) - step(b));
 }
 
 /**
- * The configuration of a run, as `writeConfig` left it.
- * @throws {DataError} when there is none, or it names no trained tensors
+ * The configuration of a run that is to continue, as `writeConfig` left it.
+ * @throws {DataError} when there is none, it names no trained tensors, or the newest checkpoint lacks a file
  */
 export async function readRunConfig(path: string): Promise<JsonObject> {
   await requireRun(path);
   const config = await readJsonObject(join(path, CONFIG));
-  const { trained = [] } = config;
+  const { schema, trained = [] } = config;
+  if (schema !== RUN_SCHEMA) {
+    const problem = `has ${show(schema)} in "schema", expected "${RUN_SCHEMA}"`;
+    throw new DataError(`"${join(path, CONFIG)}" ${problem}`, {
+      hints: ["resume with the version of parscale that began the run"],
+    });
+  }
+  await requireState(path);
   if (Array.isArray(trained) && trained.every((name) => typeof name === "string")) return config;
   throw new DataError(
     `"${join(path, CONFIG)}" has ${show(trained)} in "trained", expected a list of names`,
     { hints: ["begin again with --overwrite, or copy config.json back"] },
   );
+}
+
+/** Throws where the newest checkpoint lacks its state; a hint goes back to the one before. */
+async function requireState(path: string): Promise<void> {
+  const files = ["training_state.json", "training_state.safetensors"];
+  const lacking = async (name: string) => {
+    for (const file of files) if (!await statIfExists(join(path, name, file))) return file;
+  };
+  const last = basename(await lastCheckpoint(path) ?? "");
+  const file = last && await lacking(last);
+  if (!file) return;
+  let before: string | undefined;
+  for (const name of await checkpointsIn(path)) {
+    if (name < last && !await lacking(name)) before = name;
+  }
+  const hint = before === undefined
+    ? "begin again with --overwrite"
+    : `go back to the checkpoint before: \`echo ${before} > ${join(path, LAST_FILE)}\``;
+  const folder = join(path, last);
+  throw new DataError(`"${folder}" lacks ${file}: training cannot continue`, { hints: [hint] });
 }
 
 async function requireRun(path: string): Promise<void> {
@@ -187,18 +208,14 @@ async function requireRun(path: string): Promise<void> {
 export async function requireNoRun(path: string, overwrite: boolean): Promise<void> {
   const info = await statIfExists(path);
   if (info === undefined) return;
-  if (!info.isDirectory) {
-    throw new UsageError(`"${path}" already exists and is a file`, {
-      hints: ["choose another `--out`"],
-    });
-  }
+  requireFolder(path, info);
   if (overwrite) return await requireOurs(path, "run");
   const hasStep = await statIfExists(join(path, METRICS)) !== undefined ||
     await statIfExists(join(path, LAST_FILE)) !== undefined;
   for await (const { name } of Deno.readDir(path)) {
     if (name === LOCK_FILE) continue;
     const isEarly = name === `.${CONFIG}` ||
-      name === CONFIG && await isRunConfig(path);
+      name === CONFIG && (await readJsonObject(join(path, name))).schema === RUN_SCHEMA;
     if (isEarly && !hasStep) continue;
     throw new UsageError(`"${path}" already exists`, {
       hints: ["pass `--resume` or `--overwrite`, or choose another `--out`"],

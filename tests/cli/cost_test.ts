@@ -11,6 +11,7 @@ import {
   rowsOf,
   succeed,
 } from "./models.ts";
+import { writeGguf } from "../gguf_model.ts";
 import { assertFigure } from "./figures.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
@@ -95,7 +96,7 @@ Deno.test("hardware: flags count, files describe, names can be new", () =>
     const { hardware, capacity_gib, latency_s } = await row("--hardware mine.json");
     assertEquals([hardware, capacity_gib, latency_s], ["mine", 4, usual]);
     const listed = await rowsOf("cost ls");
-    assertEquals(listed.length, 33);
+    assertEquals(listed.length, 34);
     const keys = "name capacity_gib bandwidth_gb_s tflops origin remark";
     assertEquals(Object.keys(listed[0]).join(" "), keys);
   }));
@@ -171,3 +172,22 @@ Deno.test("--measured runs the rows next to the prediction", async () => {
   const huge = "cost --model 4.4B --measured --batch 4096 --hardware t4-16gb -P 64";
   assertFailed(await runParscale(huge), 4, " of memory; ");
 });
+
+Deno.test("a quantized file counts with its own bits, in tables of ms, beside the machine at hand", () =>
+  withScratch(async (cwd) => {
+    await succeed(`convert --model ${PLAIN_MODEL} --quantize q8 --out q8`, { cwd });
+    assertEquals((await rowsOf("cost q8", { cwd }))[0].weight_bits, 8);
+    await writeGguf(`${cwd}/own.gguf`, PLAIN_MODEL, { type: "Q8_0" });
+    const [own] = await rowsOf("cost own.gguf", { cwd });
+    const { size } = Deno.statSync(`${cwd}/own.gguf`);
+    assertAlmostEquals(own.weight_bytes, size, 0.02 * size);
+    assertEquals((await rowsOf("cost own.gguf --weight-bits 4", { cwd }))[0].weight_bits, 4);
+    const table = await runParscale("cost own.gguf", { cwd });
+    assertStringIncludes(
+      table.stdout + table.stderr,
+      "times in ms; --hardware this-machine measures",
+    );
+    const columns = table.stdout.trim().split("\n").at(-1)!.trim().split(/\s+/);
+    assertAlmostEquals(Number(columns[8]), 1000 * own.latency_s, 1e-3 * 1000 * own.latency_s);
+    assertStringIncludes(await succeed("cost ls"), "this-machine ");
+  }));

@@ -157,6 +157,22 @@ Deno.test("f16 and 8 bits are smaller files with the same first token; those for
     assert(q8.weight_bytes < plain.weight_bytes * 0.7);
   }));
 
+Deno.test("beside quantized matrices the embedding table has 8 bits, once where it is the head as well", () =>
+  withScratch(async (cwd) => {
+    const model = MODEL.replace("qwen2-p2-tied-f32", "python-p1");
+    const bytes = async (quantize: string) => {
+      const line = `export --model ${model} --onnx --out onnx --overwrite --capacity 128`;
+      const { results } = await documentOf(`${line} --tokens ${TOKENS} --quantize ${quantize}`, {
+        cwd,
+      });
+      return results.weight_bytes;
+    };
+    // 2,048 rows of two blocks of 32 columns, each with a scale; and all other weights.
+    const table = 2048 * (64 + 8), head = 2048 * (32 + 8);
+    assertEquals(await bytes("q8"), 397_312 + table);
+    assertEquals(await bytes("q4"), 348_160 + table + head);
+  }));
+
 Deno.test("a plan has pieces of a prompt that fit its capacity; a closed pipe ends an export with 0", () =>
   withScratch(async (cwd) => {
     const plan = await succeed(`export ${MODEL} --capacity 32 --dry-run`, { cwd });

@@ -20,11 +20,14 @@ const running = async (server: TestServer, name = NAME) => {
 };
 
 Deno.test("sizes over the memory limit end with exit code 4 and the largest batch that fits", async () => {
-  const line = `--model ${MODEL} --prefix-cache 1MiB --memory-limit 100MiB --max-batch`;
+  const line =
+    `--model ${MODEL} --prefix-cache 1MiB --memory-limit 100MiB --max-model-len 2048 --max-batch`;
   const refused = (batch: number) => runParscale(`serve --port 0 ${line} ${batch}`);
   const { code, stderr } = await refused(64);
   assertEquals(code, 4);
-  const batch = Number(/--max-batch (\d+)`, the largest/.exec(stderr)![1]);
+  const [, batch, length] = /--max-batch (\d+)` or `--max-model-len (\d+)`, the largest/
+    .exec(stderr)!.map(Number) as [number, number, number];
+  assertEquals(length % 128, 0);
   assert(batch >= 1 && batch < 64, stderr);
   await using server = await TestServer.start(`${line} ${batch}`);
   const asked = Array.from({ length: 12 }, () => server.complete({ ...LONG, max_tokens: 400 }));
@@ -32,11 +35,38 @@ Deno.test("sizes over the memory limit end with exit code 4 and the largest batc
   assertEquals((await refused(batch + 1)).code, 4);
 });
 
+Deno.test("a default length that does not fit is lowered, in one line, to the largest that fits", async () => {
+  const line = `--model ${MODEL} --prefix-cache 1MiB --memory-limit 100MiB --max-batch 64`;
+  await using server = await TestServer.start(line);
+  const { data } = await (await server.get("/v1/models")).json();
+  const { max_model_len: length } = data[0];
+  const { stderr } = await server.stop();
+  assertEquals(
+    stderr,
+    `lowering \`--max-model-len\` from 2048 to ${length}, with which 64 sequences fit in 105 MB\n`,
+  );
+  const asked = (length: number) => runParscale(`serve --port 0 ${line} --max-model-len ${length}`);
+  assertEquals((await asked(length + 1)).code, 4);
+});
+
 Deno.test("without a limit, sizes over the free memory are warned about", async () => {
   await using server = await TestServer.start(`--model ${MODEL} --prefix-cache 1000TB`);
   const { code, stderr } = await server.stop();
   assertEquals(code, 0);
   assertMatch(stderr, /^warning: 8 sequences of 2048 tokens need \S+ TB, \S+ \S+ are free\n/);
+});
+
+Deno.test("errors call the model by its served name, in short requests and long ones", async () => {
+  await using server = await TestServer.start(`--model ${MODEL}`);
+  for (const length of [1, 100_000]) {
+    const messages = [{ role: "user", content: "a".repeat(length) }];
+    const response = await fetch(`${server.url}/v1/chat/completions`, {
+      method: "POST",
+      body: JSON.stringify({ messages }),
+    });
+    const { error } = await response.json();
+    assertMatch(error.message, new RegExp(`^"${NAME}" has no chat template for messages; `));
+  }
 });
 
 Deno.test("a port in use is exit code 4", async () => {

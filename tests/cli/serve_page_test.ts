@@ -119,3 +119,49 @@ Deno.test({
       assert(await color() !== light, "the page has a dark scheme");
     }),
 });
+
+Deno.test({
+  name: `the chat page shows code between fences in a block, token by token${REASON}`,
+  ignore: CHROMIUM === undefined,
+  fn: async () => {
+    await using server = await TestServer.start(`--model ${CHAT_MODEL}`);
+    await using page = await BrowserPage.open({ width: 360, height: 700 });
+    await page.navigate(`${server.url}/`);
+    const read = (selector: string, what: string) =>
+      page.evaluate(`[...document.querySelectorAll(${JSON.stringify(selector)})].map(${what})`);
+    await until(async () => (await read("#model option", "(x) => x")).length === 1, "the model");
+    const long = "x".repeat(200);
+    const pieces = [
+      ..."Here:\n\n|```|python|\n|def f|():\n|    pass|\n|```|\n\n|Now `a`:\n".split("|"),
+      ..."```\n|# ".split("|"),
+      long,
+      ..."\n``|`\n|End".split("|"),
+    ];
+    const answers = pieces.map((content) => ({
+      model: "m",
+      parscale: { streams: 2 },
+      choices: [{ delta: { content }, parscale: { tokens: [{ weights: [0.25, 0.75] }] } }],
+    }));
+    const body = answers.map((frame) => `data: ${JSON.stringify(frame)}\n\n`).join("");
+    await page.evaluate(`{
+      fetch = () => Promise.resolve(new Response(${JSON.stringify(body)}));
+      document.getElementById("input").value = "Not \`\`\`:\\n\`\`\`\\n2\\n\`\`\`\\nplease";
+      document.getElementById("form").requestSubmit();
+    }`);
+    const text = "(one) => one.textContent";
+    await until(async () => (await read(".assistant", text))[0].endsWith("End"), "the answer");
+    assertEquals(await read(".assistant .code", text), ["def f():\n    pass\n", `# ${long}`]);
+    assertEquals(await read(".assistant", text), [
+      `m, P = 2Here:\n\npython\ndef f():\n    pass\n\nNow \`a\`:\n\n# ${long}\nEnd`,
+    ]);
+    assertEquals(await read(".user .code", text), ["2\n"], "a fence begins its line");
+    const fonts = await read(".code", "(one) => getComputedStyle(one).fontFamily");
+    assert(fonts.every((font: string) => font.endsWith("monospace")), fonts.join());
+    const letter = `(token) => getComputedStyle(token, "::before").content`;
+    assertEquals(await read(".tokens span", letter), pieces.map(() => `"B"`));
+    await page.evaluate(`document.getElementById("letters").click()`);
+    assertEquals(await read(".tokens span", letter), pieces.map(() => "none"));
+    const fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth";
+    assert(await page.evaluate(fits), "a long line of code is broken");
+  },
+});

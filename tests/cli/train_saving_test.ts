@@ -183,12 +183,34 @@ Deno.test("the authors' files beside a model stay beside what is trained from it
     assertEquals(auto_map.AutoConfig, "configuration_qwen2_parscale.Qwen2ParScaleConfig");
   }));
 
+Deno.test("--resume from a checkpoint that lacks a file names the one before, from which it continues", () =>
+  withWorkplace(async (place) => {
+    const flags = "--steps 4 --save-every 1 --schedule constant --out run";
+    await place.trained(`--model p2 ${ROWS} ${flags}`);
+    await Deno.remove(`${place.cwd}/run/checkpoint-000004/training_state.safetensors`);
+    await Deno.remove(`${place.cwd}/run/checkpoint-000003/training_state.json`);
+    const refused = await place.train("--resume --out run --steps 5");
+    const problem = "lacks training_state.safetensors: training cannot continue";
+    assertFailed(refused, 3, `error: "run/checkpoint-000004" ${problem}`);
+    const command = /`echo (.*) > (.*)`/.exec(refused.stderr)!;
+    assertEquals(command.slice(1), ["checkpoint-000002", "run/last"]);
+    place.write("run/last", `${command[1]}\n`);
+    await place.trained("--resume --out run --steps 5");
+    assertEquals(place.read("run/last"), "checkpoint-000005\n");
+    assertEquals(place.metrics("run").map(({ step }) => step), [1, 2, 3, 4, 5]);
+  }));
+
 Deno.test("--resume refuses a damaged config.json or training state by file and key", () =>
   withWorkplace(async (place) => {
     await place.trained(`--model p2 ${ROWS} --steps 2 --save-every 1 --out run`);
     place.write("run/last", "checkpoint-000001\n");
     const config = "run/config.json", state = "run/checkpoint-000001/training_state.json";
     const cases = [
+      ...["parscale.run/9", "parscale.run/0", null].map((schema) => {
+        const given = JSON.stringify(schema) ?? "nothing";
+        const problem = `${given} in "schema", expected "parscale.run/1"`;
+        return [config, "schema", schema, problem] as const;
+      }),
       [config, "trained", 5, '5 in "trained", expected a list of names'],
       [config, "trained", ["a", 5], '["a",5] in "trained", expected a list of names'],
       ...[

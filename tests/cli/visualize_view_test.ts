@@ -88,7 +88,7 @@ Deno.test("a character of two tokens is drawn once, with the letters of both", (
   const text = wonInTurn(["caf", "", "é", "!"], 3);
   assertEquals(textView(text, labelsOf(3), view), "café !\nA  BCA\n");
   const page = pageOf(text, 3);
-  assertMatch(page, /<span class="s1 w\d part"><\/span><span class="s2 w\d narrow">é<\/span>/);
+  assertMatch(page, /<span class="s1 w\d"><\/span><span class="s2 w\d">é<\/span>/);
 });
 
 Deno.test("a line end with an indent breaks the line of the page", () => {

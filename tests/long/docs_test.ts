@@ -8,13 +8,7 @@
  * lines of a `console` block are the messages of the command above.
  */
 import { fileURLToPath } from "node:url";
-import {
-  assert,
-  assertEquals,
-  AssertionError,
-  assertStringIncludes,
-  assertThrows,
-} from "@std/assert";
+import { assert, assertEquals, AssertionError, assertThrows } from "@std/assert";
 import { runShell } from "../cli/run.ts";
 import { HAS_TERMINALS, runShellOnTerminal } from "../cli/terminal.ts";
 import { TestServer } from "../cli/serve_testing.ts";
@@ -194,13 +188,17 @@ async function runLine(
   return stdout + stderr;
 }
 
-/** Runs `$ …` lines, which fail, and looks for the lines after each in what they say. */
+/** Runs `$ …` lines, which fail and say the lines after each, which may be the start of longer ones. */
 async function runConsole(cwd: string, text: string): Promise<void> {
   for (const part of text.split(/^\$ /m).slice(1)) {
     const [command, ...expected] = part.trim().split("\n");
     const { code, stderr } = await runShell(command!, { cwd });
     assert(code > 0, `${command} ended with ${code}`);
-    for (const line of expected) assertStringIncludes(stderr, line, command);
+    const lines = stderr.split("\n");
+    const from = lines.findIndex((line) => line.startsWith(expected[0]!));
+    const said = lines.slice(Math.max(0, from), from + expected.length);
+    const starts = said.map((line, i) => line.slice(0, expected[i]!.length || undefined));
+    assertEquals(starts, expected, stderr);
   }
 }
 

@@ -1,5 +1,5 @@
 /** Code tasks of `parscale eval`: nothing runs unasked, solutions pass, pass@k, other layouts. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { DATA, runEval, sortedLines } from "../cli/eval_testing.ts";
 import { jsonLines, succeed } from "../cli/models.ts";
 import { runParscale } from "../cli/run.ts";
@@ -34,6 +34,13 @@ Deno.test("EvalPlus' layouts: whole solutions, completions, several answers to a
     assert(Math.abs(metrics[name]! - 0.3) < 1e-12, name);
   }
   assertEquals(metrics["pass@10"], 1);
+});
+
+Deno.test("a line says in which sandbox programs run", async () => {
+  const stdin = jsonLines({ task_id: "HumanEval/53", solution: ADD });
+  const { code, stderr } = await runParscale([...ALLOWED, "--sandbox", "pyodide"], { stdin });
+  assertEquals(code, 0, stderr);
+  assertMatch(stderr, /^running programs in the pyodide sandbox, Python 3\.\d+\.\d+$/m);
 });
 
 Deno.test("answers of a chat model are whole programs, and may hold other markdown", async () => {

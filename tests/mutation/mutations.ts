@@ -60,7 +60,7 @@ core/serve/streams_by_load.ts by unit/serve/streams_by_load_test.ts
 core/serve/documents.ts by unit/serve/documents_test.ts
   usage counts a prompt once per choice: sum([...prompts.keys()].map(({ tokens }) => tokens.length)) → sum(choices.map(({ prompt }) => prompt.tokens.length))
 
-core/serve/handler.ts by unit/serve/handler_test.ts
+core/serve/body.ts by unit/serve/handler_test.ts
   chunked bodies have no limit: (length += part.length) > MAX_BODY → false
 
 core/train/trainable.ts by unit/train/trainable_test.ts
@@ -212,8 +212,8 @@ core/train/training_memory.ts by cli/train_saving_test.ts
 
 core/train/run_folder.ts by unit/train/run_folder_test.ts
   metrics of later steps stay: Number(row.step) <= step; → Number(row.step) > 0;
-  the oldest checkpoints are kept: names.slice(0, -keep) → names.slice(keep)
-  checkpoints sorted by name: sort((a, b) => steps.get(a)! - steps.get(b)!) → sort().reverse()
+  the oldest checkpoints are kept: step)).slice(0, -keep) → step)).slice(keep)
+  checkpoints sorted by name: sort((a, b) => step(a) - step(b)) → sort().reverse()
 
 core/data/batch.ts by unit/data/batches_test.ts
   targets are the tokens themselves: stored[i + 1] ?? -1 → stored[i] ?? -1

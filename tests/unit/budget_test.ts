@@ -15,10 +15,10 @@ const BUDGET: Readonly<Record<string, number>> = {
   "cli/commands": 150,
   "cli/commands/bench": 750,
   "cli/commands/chat": 650,
-  "cli/commands/compare": 850,
+  "cli/commands/compare": 900,
   "cli/commands/completions": 50,
   "cli/commands/convert": 400,
-  "cli/commands/cost": 1350,
+  "cli/commands/cost": 1400,
   "cli/commands/doctor": 300,
   "cli/commands/eval": 1650,
   "cli/commands/export": 250,
@@ -34,7 +34,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "cli/commands/visualize": 1250,
   "cli/framework": 2350,
   "cli/input": 1500,
-  "cli/output": 2950,
+  "cli/output": 3000,
   "cli/ranks": 350,
   "cli/release": 950,
   "core/analysis": 2050,
@@ -45,7 +45,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/checkpoint/gguf": 1200,
   "core/collective": 1250,
   "core/convert": 850,
-  "core/data": 3600,
+  "core/data": 3650,
   "core/eval/grading/code": 750,
   "core/eval/grading/ifeval": 1150,
   "core/eval/grading/math": 1350,
@@ -76,7 +76,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/runtime/reference": 450,
   "core/runtime/tfjs": 550,
   "core/serve": 3200,
-  "core/serve/page": 350,
+  "core/serve/page": 400,
   "core/session": 1300,
   "core/tokenizer": 2450,
   "core/tokenizer/jinja": 4500,
@@ -90,7 +90,7 @@ const BUDGET: Readonly<Record<string, number>> = {
 };
 
 /** Most lines of all folders. */
-const ALL = 82500;
+const ALL = 82800;
 
 function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
   for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {

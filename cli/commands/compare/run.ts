@@ -19,6 +19,7 @@ import { counted } from "../../output/units.ts";
 import { prepareRows } from "../../input/published_rows.ts";
 import { type Evaluation, nameApart, readAll, readEvaluation, type Timing } from "./evaluations.ts";
 import type { EvaluatePlan, ReadPlan } from "./plan.ts";
+import { ComparisonWork, NONE, readWritten } from "./work.ts";
 import { compareScores, conclusions, paperRows, rowOf } from "./show.ts";
 
 export { describe, plan } from "./plan.ts";
@@ -74,19 +75,21 @@ async function runMethods(plan: EvaluatePlan, io: Io, root: string): Promise<Eva
   );
   const total = methods.length * (rows + timed);
   using progress = new Progress(io, { label: "Comparing", unit: "samples", total });
-  let done = 0;
+  const done = new ComparisonWork(total);
   /** Waits for work on so many samples, which it keeps as lines of a file if anywhere. */
   const during = async <T>(work: Promise<T>, samples: number, label: string, path?: string) => {
+    const before = overwrite ? NONE : readWritten(path);
     const show = () => {
-      const current = path === undefined ? 0 : Math.min(samples, countLines(path));
-      progress.update(done + current, label);
+      const now = readWritten(path);
+      progress.update(done.samples + Math.min(samples, now.samples), label, done.at(now, before));
     };
     const timer = setInterval(show, POLL_MS);
     try {
       return await work;
     } finally {
       clearInterval(timer);
-      progress.update(done += samples, label);
+      done.end(samples, readWritten(path), before);
+      progress.update(done.samples, label, done.at(NONE, NONE));
     }
   };
   const evaluations: Evaluation[] = [];
@@ -101,15 +104,6 @@ async function runMethods(plan: EvaluatePlan, io: Io, root: string): Promise<Eva
     evaluations.push({ ...evaluation, name, timing });
   }
   return evaluations;
-}
-
-/** Lines of a file that another process writes; none before it exists. */
-function countLines(path: string): number {
-  try {
-    return Deno.readFileSync(path).filter((byte) => byte === 10).length;
-  } catch {
-    return 0; // it appears with the first sample
-  }
 }
 
 /** Answers a few rows one at a time, in a process that does nothing else. */

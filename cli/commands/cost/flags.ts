@@ -247,7 +247,10 @@ const methodFlags = flagGroup("Method", {
     summary: "A corrected roofline, or the paper's script to the last digit",
     details: "docs/analysis.md lists what differs.",
   },
-  "weight-bits": bits("weight", "The wider of weight and activation decides on the rate."),
+  "weight-bits": bits(
+    "weight",
+    "Those of a quantized file unless given. The wider of weight and activation decides on the rate.",
+  ),
   "activation-bits": bits("activation", "Of what passes between layers."),
   "cache-bits": bits("key and value", "Of the cache; it does not change the rate."),
   "prefix-cache": {

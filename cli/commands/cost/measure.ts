@@ -23,15 +23,15 @@ import type { Io } from "../../output/io.ts";
 import { Report } from "../../output/report.ts";
 import type { Row } from "../../output/table.ts";
 import { type EstimatePlan, type Setting, THIS_MACHINE } from "./plan.ts";
-import { gib, headline, inputsOf, WORK_COLUMNS } from "./show.ts";
+import { gib, headline, inputsOf, ms, WORK_COLUMNS } from "./show.ts";
 
 const COLUMNS = [
   ...WORK_COLUMNS,
-  { key: "latency_s", title: "predicted s" },
-  { key: "measured_latency_s", title: "measured s" },
+  ms("latency", "predicted ms"),
+  ms("measured_latency", "measured ms"),
   { key: "latency_ratio", title: "measured/predicted", digits: 2 },
-  { key: "measured_prefill_s", title: "prefill s" },
-  { key: "measured_decode_s", title: "decode s" },
+  ms("measured_prefill", "prefill ms"),
+  ms("measured_decode", "decode ms"),
   gib("memory", "predicted GiB"),
   gib("plan", "planned GiB"),
 ];

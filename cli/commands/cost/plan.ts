@@ -34,6 +34,7 @@ import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { checkFigure } from "../../output/sink.ts";
 import type { command } from "./flags.ts";
+import { weightBitsOf } from "./weight_bits.ts";
 
 type CostValues = ValuesOf<typeof command>;
 
@@ -77,11 +78,15 @@ interface CostModel {
   readonly prefixTokens: number;
   /** Of models with a config file. */
   readonly config: ModelConfig | undefined;
+  /** Bits per weight of a file with quantized ones. */
+  readonly weightBits?: number | undefined;
 }
 
 /** Hardware of the table, of a file, or new; this machine where `known` is absent. */
 interface Hardware {
   readonly known: CostDevice | undefined;
+  /** True unless it was asked for. */
+  readonly isDefault: boolean;
   /** Values of flags, which replace the hardware's own. */
   readonly given: Partial<Pick<CostDevice, "bandwidthGbS" | "tflops" | "capacityGb">>;
 }
@@ -110,8 +115,8 @@ export async function plan(
     (values.hardware === undefined && values.measured);
   const { bandwidth: bandwidthGbS, tflops, capacity: capacityGb } = values;
   const isTraining = values.mode === "train";
-  const width = (given: string | undefined) =>
-    Number(given ?? (isTraining || values.measured ? 32 : 16));
+  const width = (given: string | undefined, stored?: number) =>
+    Number(given ?? (isTraining || values.measured ? 32 : stored ?? 16));
   const { mode, method, prefixCache, stepOverhead, batch, svg, match } = values;
   const { device, threads, unverified, runs } = values;
   return {
@@ -120,6 +125,7 @@ export async function plan(
     method,
     model,
     hardware: {
+      isDefault: values.hardware === undefined && !isOwn,
       known: isOwn ? undefined : await readHardware(values.hardware ?? DEFAULT_DEVICE, values),
       given: {
         ...(bandwidthGbS !== undefined && { bandwidthGbS }),
@@ -132,7 +138,7 @@ export async function plan(
       memory: values.memoryEfficiency ?? (isOwn ? 1 : 0.9),
     },
     widths: {
-      weight: width(values.weightBits),
+      weight: width(values.weightBits, model.weightBits),
       activation: width(values.activationBits),
       cache: width(values.cacheBits),
     },
@@ -278,8 +284,11 @@ async function openNamed(model: string, io: Io): Promise<CostModel> {
   const size = info === undefined ? findSize(model) : undefined;
   if (size !== undefined) return plainModel(size);
   const isNamed = info === undefined && findQwen35(model) !== undefined;
-  const { json, path } = await readShape(info?.isFile || isNamed ? model : await configPath(model));
-  return configModel(model, parseConfig(json, path), io);
+  const source = info?.isFile || isNamed ? model : await configPath(model);
+  const { json, path, files } = await readShape(source);
+  const config = parseConfig(json, path);
+  const weightBits = await weightBitsOf(json, config, files);
+  return { ...configModel(model, config, io), weightBits };
 }
 
 /** The config in a folder, of a run that of its newest checkpoint; or the GGUF file that stands for it. */

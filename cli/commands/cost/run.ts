@@ -26,8 +26,8 @@ import { reportRows } from "../../output/report.ts";
 import { openFigure } from "../../output/sink.ts";
 import type { Column, Row } from "../../output/table.ts";
 import { renderSvg } from "../../output/vega.ts";
-import type { CostPlan, EstimatePlan, Setting } from "./plan.ts";
-import { figureSpec, gib, headline, inputsOf, type Point, WORK_COLUMNS } from "./show.ts";
+import { type CostPlan, type EstimatePlan, type Setting, THIS_MACHINE } from "./plan.ts";
+import { figureSpec, gib, headline, inputsOf, ms, type Point, WORK_COLUMNS } from "./show.ts";
 
 export { plan } from "./plan.ts";
 
@@ -78,14 +78,18 @@ function questionOf(
 }
 
 async function listHardware(io: Io, invocation: Invocation): Promise<void> {
-  const rows = DEVICES.map(({ name, capacityGb, bandwidthGbS, tflops, origin, remark }) => ({
-    name,
-    capacity_gib: capacityGb,
-    bandwidth_gb_s: bandwidthGbS,
-    tflops,
-    origin,
-    remark,
-  }));
+  const own = { name: THIS_MACHINE, origin: "measured", remark: "when it is asked for" };
+  const rows = [
+    ...DEVICES.map(({ name, capacityGb, bandwidthGbS, tflops, origin, remark }) => ({
+      name,
+      capacity_gib: capacityGb,
+      bandwidth_gb_s: bandwidthGbS,
+      tflops,
+      origin,
+      remark,
+    })),
+    own,
+  ];
   await reportRows(io, invocation, { schema: "parscale.hardware/1" }, rows);
 }
 
@@ -105,7 +109,8 @@ async function estimate(setting: Setting, io: Io, invocation: Invocation): Promi
       yield { ...inputs, ...row, fits };
     }
   };
-  const remark = () => `${headline(setting)}; sizes in GiB, times in seconds`;
+  const own = setting.hardware.isDefault ? `; --hardware ${THIS_MACHINE} measures yours` : "";
+  const remark = () => `${headline(setting)}; sizes in GiB, times in ms${own}`;
   await reportRows(io, invocation, options, rows(), remark);
   warnAboutCapacity(needed, on, io);
 }
@@ -150,9 +155,9 @@ function inferColumns(method: Setting["method"]): (Column | string)[] {
     gib("weight", "weights"),
     gib("kv_cache", "cache"),
     gib("activation", "activations"),
-    ...(isPaper ? [] : [{ key: "latency_s", title: "latency" }]),
-    { key: "prefill_s", title: "prefill" },
-    isPaper ? { key: "decode_step_s", title: "step" } : { key: "decode_s", title: "decode" },
+    ...(isPaper ? [] : [ms("latency", "latency")]),
+    ms("prefill", "prefill"),
+    isPaper ? ms("decode_step", "step") : ms("decode", "decode"),
     FITS,
     ...(isPaper ? ["printed"] : []),
   ];
@@ -170,7 +175,7 @@ const TRAIN_COLUMNS = [
   gib("gradient", "gradients"),
   gib("moment", "moments"),
   gib("activation", "activations"),
-  { key: "step_s", title: "step" },
+  ms("step", "step"),
   { key: "tokens_per_s", title: "tokens/s" },
   FITS,
 ];

@@ -18,6 +18,13 @@ export const gib = (key: string, title: string): Column => ({
   show: (bytes) => bytes as number / 2 ** 30,
 });
 
+/** A column in milliseconds for a field in seconds. */
+export const ms = (key: string, title: string): Column => ({
+  key: `${key}_s`,
+  title,
+  show: (seconds) => seconds as number * 1000,
+});
+
 /** The workload of a row. */
 export const WORK_COLUMNS = ["streams", "batch", "input", "output"];
 
@@ -29,7 +36,9 @@ export function headline({ model, on, efficiency, mode, method, widths }: Settin
   const tflops = peakTflops(on, Math.max(widths.weight, widths.activation));
   return `${named} on ${on.name}: ${formatNumber(on.bandwidthGbS)} GB/s x ` +
     `${efficiency.memory}, ${formatNumber(tflops)} TFLOPS x ${efficiency.flops}, ` +
-    `${widths.weight} bits, ${mode === "train" ? "a training step" : `method ${method}`}`;
+    `${formatNumber(widths.weight)} bits, ${
+      mode === "train" ? "a training step" : `method ${method}`
+    }`;
 }
 
 /** The inputs of a row under their JSON names, without the workload. */

@@ -206,10 +206,14 @@ class Tools implements ScoringTools, AsyncDisposable {
     // Loads the sandbox, which only programs need.
     const { openGrader } = await import("../../../core/eval/grading/code/grade.ts");
     const { sandbox } = this.plan;
-    return await openGrader({
+    const grader = await openGrader({
       shell: sandbox === "pyodide" ? "none" : sandbox,
       cacheFolder: cacheFolder(this.io.env),
     });
+    this.io.note(
+      `running programs in the ${grader.sandbox} sandbox, Python ${grader.pythonVersion}`,
+    );
+    return grader;
   }
 }
 

@@ -76,7 +76,9 @@ export const command = defineCommand({
     quantize: {
       ...quantizeFlags.quantize,
       defaultText: "none",
-      details: "A smaller file of weights, at some loss of quality: matrices by block of columns.",
+      details:
+        "A smaller file of weights, at some loss of quality: matrices by block of columns; for " +
+        "cpu the embedding table in 8 bits.",
     },
   },
 });

@@ -5,8 +5,10 @@
 import { UsageError } from "../../../core/base/errors.ts";
 import { VERSION } from "../../../core/base/version.ts";
 import { requireFreeTarget, writeFolder } from "../../../core/folder/folder.ts";
-import type { Checkpoint } from "../../../core/checkpoint/open.ts";
+import type { Checkpoint, CodedTensor } from "../../../core/checkpoint/open.ts";
 import { copyCompanions, writeJson, writeText } from "../../../core/checkpoint/write.ts";
+import { EMBEDDING } from "../../../core/model/parameters.ts";
+import type { MatrixFormat } from "../../../core/quant/codes.ts";
 import { buildForward } from "../../../core/model/forward.ts";
 import { exportPrograms } from "../../../core/runtime/onnxruntime/export.ts";
 import { checkQuantize, matrixFormat } from "../../../core/session/quantization.ts";
@@ -94,17 +96,19 @@ async function writeExport(
   onProgress: (written: number) => void,
 ): Promise<{ weightBytes: number; companions: string[] }> {
   const { config, tensors, files } = checkpoint;
-  const { tokens, capacity, target, weights } = plan;
+  const { tokens, capacity, target } = plan;
   const program = (tokens: number) =>
     buildForward(config, { batch: 1, tokens, capacity, selected: 1 }, {
       head: "logits",
       standsAlone: true,
     });
+  const matrices = matrixFormat(checkpoint, plan);
+  const weights = target === "cpu" ? withTable(tensors, matrices) : tensors;
   const replaces = plan.overwrite ? "export" : undefined;
   return await writeFolder(plan.out, { replaces }, async (folder) => {
     const programs = new Map([["prefill", program(tokens)], ["decode", program(1)]]);
-    const written = await exportPrograms(folder, programs, tensors, {
-      matrices: matrixFormat(checkpoint, plan),
+    const written = await exportPrograms(folder, programs, weights, {
+      matrices,
       webGpu: target === "webgpu" ? plan.dtype : undefined,
       onProgress,
     });
@@ -116,13 +120,21 @@ async function writeExport(
       tokens,
       capacity,
       target,
-      weights,
+      weights: plan.weights,
       programs: written.programs,
     });
     await writeText(`${folder}/README.md`, guideFor(plan));
     const companions = await copyCompanions(files, folder);
     return { weightBytes: written.weightBytes, companions };
   });
+}
+
+/** Keeps the embedding table in 8 bits beside quantized matrices; four lose too much of its rows. */
+function withTable(tensors: Checkpoint["tensors"], matrices: MatrixFormat) {
+  if (matrices.kind === "f32") return tensors;
+  const table = { ...matrices, kind: "q8" } as const;
+  const weights = new Map<string, CodedTensor>(tensors);
+  return weights.set(EMBEDDING, { ...tensors.get(EMBEDDING)!, table });
 }
 
 /** Text of the page about a target. */

@@ -60,26 +60,32 @@ export async function plan(
   const { batch, timings, overwrite } = values;
   const resume = checkJournal({ out, resume: values.resume, overwrite });
   await requireModel(values);
-  const fixed = {
-    model: modelPlan(values),
-    decoding: await decodingOf(values),
-    shard,
-    batch,
-    timings,
-    resume,
-  };
+  const decoding = await decodingOf(values);
   const adapters = await Array.fromAsync(values.adapter, parseAdapter);
   if (adapters.length > 1) requireDistinct(adapters);
   const prompts = await promptSource(values, adapters.map(({ name }) => name));
-  return { ...fixed, adapters, prompts };
+  const model = modelPlan(values);
+  return { model, adapters, prompts, shard, decoding, batch, timings, resume };
 }
 
-/** A prompt that stands where the model should. */
-async function requireModel({ model, prompt }: ValuesOf<typeof command>): Promise<void> {
-  if (prompt.length > 0 || !/\s/.test(model) || await statIfExists(model)) return;
-  throw new UsageError("`generate` needs `--model`", {
-    hints: [`did you mean ${formatFlag("prompt", model)}?`],
-  });
+/** Refuses a prompt that stands where the model should: alone, or before the model. */
+async function requireModel(values: ValuesOf<typeof command>): Promise<void> {
+  const { model, prompt, arguments: [file] } = values, next = prompt[0] ?? file;
+  if (await namesModel(model)) return;
+  if (next !== undefined && await namesModel(next)) {
+    const flags = `${formatFlag("model", next)} ${formatFlag("prompt", model)}`;
+    const hints = [`did you mean ${flags.replace("` `", " ")}?`];
+    throw new UsageError("`generate` takes the model before the prompt", { hints });
+  }
+  if (next !== undefined || !/\s/.test(model)) return;
+  const hints = [`did you mean ${formatFlag("prompt", model)}?`];
+  throw new UsageError("`generate` needs `--model`", { hints });
+}
+
+/** Returns whether a text is a name on the hub, or the path of a folder or a GGUF file. */
+async function namesModel(text: string): Promise<boolean> {
+  if (/^[\w.-]+\/[\w.:-]+$/.test(text)) return true;
+  return (await statIfExists(text))?.isFile === text.endsWith(".gguf");
 }
 
 /** `NAME=PATH`, or a path that is its own name. A path may have an equals sign in it. */

@@ -272,7 +272,7 @@ async function writeRows(
     }
   };
   const onPrefill = (done: number, total: number) =>
-    progress.update(answered, `reading ${done}/${total} tokens of prompts`);
+    progress.update(answered, `reading ${done}/${total} tokens of prompts`, work?.work);
   for await (const event of answer(open(), onPrefill)) {
     const { at, ...input } = event.prompt;
     const length = (lengths.get(at) ?? 0) + (event.kind === "text" ? event.text.length : 0);

@@ -27,6 +27,7 @@ import { configKeys, type Invocation } from "../../output/document.ts";
 import { inputName, type Io } from "../../output/io.ts";
 import { checkJournal } from "../../output/journal.ts";
 import { Progress } from "../../output/progress.ts";
+import { FileWork } from "../../output/time_left.ts";
 import { RowWriter } from "../../output/row_writer.ts";
 import {
   attempt,
@@ -103,7 +104,7 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   const name = inputName(from);
   const limit = memoryBudget(plan.model.memoryLimit, model.engine.device);
   // Rows differ in length: the time left is that of the file's bytes.
-  const bytes = from === "-" ? undefined : (await statIfExists(from))?.size || undefined;
+  const work = new FileWork(from === "-" ? 0 : (await statIfExists(from))?.size ?? 0);
   let at = 0, read = 0;
   const lines = async function* () {
     for await (const line of io.readLines(from)) {
@@ -122,11 +123,8 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
     const scored = isDone ? [] : await scoreRows(model, rows, name, plan, limit);
     scored.forEach((result, i) => results.add(at + i, rows[i]!.fields, [result]));
     at += rows.length;
-    progress.update(
-      done += scored.length,
-      "",
-      bytes === undefined ? undefined : { done: read, total: bytes },
-    );
+    if (isDone) work.skip(read);
+    progress.update(done += scored.length, "", work.at(read));
     await results.pause();
   };
   let rows: InputRow[] = [];

@@ -128,7 +128,7 @@ export const command = defineCommand({
         type: "int",
         min: 1,
         unit: "tokens",
-        defaultText: "the model's context",
+        defaultText: "the model's context, or what fits",
         summary: "Maximum number of tokens of prompt and answer",
         details: "Memory for --max-batch sequences of this length is planned at the start.",
       },

@@ -5,7 +5,7 @@ import { memoryInfo } from "../../../core/base/platform/mod.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { calibrate } from "../../../core/serve/calibrate.ts";
 import { createHandler } from "../../../core/serve/handler.ts";
-import { largestServingBatch, servingBytes } from "../../../core/serve/memory.ts";
+import { largestFitting, servingBytes } from "../../../core/serve/memory.ts";
 import { pageResponse } from "../../../core/serve/page/page.ts";
 import { type ServedModel, Service, streamsOf } from "../../../core/serve/service.ts";
 import { errorText, Interrupted } from "../../output/errors.ts";
@@ -26,7 +26,7 @@ export { plan } from "./plan.ts";
 /** Text of `--dry-run`. */
 export async function describe(plan: ServePlan, io: Io): Promise<PlanText> {
   const open = (model: ModelPlan) => openModels({ ...plan, model }, io);
-  return await describeModels(plan.model, open, ({ models }) => checkModels(models, plan, io));
+  return await describeModels(plan.model, open, ({ models }) => void sized(models, plan, io));
 }
 
 /** Runs the command; the number is its exit code. */
@@ -49,10 +49,10 @@ export async function run(plan: ServePlan, io: Io, { format }: Invocation): Prom
   });
   const server = await listen(address, handler);
   try {
-    const { session, models } = await openModels(plan, io);
-    using _session = session;
+    const opened = await openModels(plan, io);
+    using session = opened.session;
     device = session.device;
-    checkModels(models, plan, io);
+    const models = sized(opened.models, plan, io);
     for (const model of models) await warmUp(model);
     if (limits.streams === "auto") await calibrate(models, service.byLoad, limits);
     const ended = Promise.withResolvers<EndingSignal>();
@@ -77,15 +77,6 @@ async function openModels({ model, adapters, maxModelLen }: ServePlan, io: Io) {
   return await openServed(model, adapters, io, maxModelLen);
 }
 
-function checkModels(
-  models: readonly ServedModel[],
-  { model: { memoryLimit }, limits }: ServePlan,
-  io: Io,
-): void {
-  requireStreams(models, limits);
-  requireMemory(models, limits, memoryLimit, io);
-}
-
 /** Refuses streams that no model has, and a choice that is none. */
 function requireStreams(
   models: readonly ServedModel[],
@@ -104,30 +95,48 @@ function requireStreams(
 }
 
 /**
- * Refuses sizes that could exceed the memory limit once all rows are taken. Without a limit those that
- * could exceed what is free are only warned about: hardly ever are all requests as long as the context.
+ * Returns models whose length fits the memory once all rows are taken. A length that was asked for stays:
+ * over the memory limit it is refused; over what is free it is only warned about, since hardly ever are all
+ * requests so long.
  */
-function requireMemory(
+function sized(
   models: readonly ServedModel[],
-  { maxBatch, prefixCacheBytes }: ServePlan["limits"],
-  limit: number | undefined,
+  { model: { memoryLimit: limit }, limits, maxModelLen }: ServePlan,
   io: Io,
-): void {
+): readonly ServedModel[] {
+  requireStreams(models, limits);
+  const { maxBatch, prefixCacheBytes } = limits;
   const engines = models.map(({ session }) => session.engine);
-  if (limit === undefined && engines[0]!.device.traits.discreteMemory) return;
+  if (limit === undefined && engines[0]!.device.traits.discreteMemory) return models;
   const { maxLength, session } = models[0]!;
   const sizes = { maxBatch, maxLength, prefixCacheBytes: prefixCacheBytes * models.length };
   const bytes = servingBytes(engines, sizes);
   const most = limit ?? memoryInfo().available;
-  if (bytes <= most) return;
-  const fitting = largestServingBatch(engines, sizes, most);
+  if (bytes <= most) return models;
+  const length = largestFitting("maxLength", engines, sizes, most);
+  if (maxModelLen === undefined && length > 0) {
+    io.note(
+      `lowering \`--max-model-len\` from ${maxLength} to ${length}, ` +
+        `with which ${maxBatch} sequences fit in ${bytesText(most)}`,
+    );
+    return models.map((model) => ({ ...model, maxLength: length }));
+  }
+  const batch = largestFitting("maxBatch", engines, sizes, most);
+  const fitting = [
+    ...(batch > 0 ? [`\`--max-batch ${batch}\``] : []),
+    ...(length > 0 ? [`\`--max-model-len ${length}\``] : []),
+  ];
   const needed = `${maxBatch} sequences of ${maxLength} tokens need ${bytesText(bytes)}`;
-  const hint = fitting > 0
-    ? `pass \`--max-batch ${fitting}\`, the largest that fits`
-    : "pass a smaller --max-model-len or --prefix-cache" +
+  const hint = fitting.length > 0
+    ? `pass ${fitting.join(" or ")}, the largest that fits`
+    : "pass a smaller --max-batch, --max-model-len or --prefix-cache" +
       (session.matrices === "f32" ? ", or --quantize q8" : "");
-  if (limit === undefined) return io.warn(`${needed}, ${bytesText(most)} are free`, hint);
-  throw new EnvironmentError(`${needed}, --memory-limit is ${bytesText(limit)}`, { hints: [hint] });
+  if (limit !== undefined) {
+    const message = `${needed}, --memory-limit is ${bytesText(limit)}`;
+    throw new EnvironmentError(message, { hints: [hint] });
+  }
+  io.warn(`${needed}, ${bytesText(most)} are free`, hint);
+  return models;
 }
 
 /** Generates one token, which loads the weights and checks that the device works. */

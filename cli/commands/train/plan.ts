@@ -179,24 +179,25 @@ function modelChoices(values: TrainValues): ModelChoices {
 
 function dataPlan(values: TrainValues): DataPlan {
   const { data: train, evalData, textColumn, where } = values;
-  const selects = textColumn !== undefined
-    ? "--text-column"
-    : where.length > 0
-    ? "--where"
-    : undefined;
   // Local files are read by our keys alone.
   const isLocal = ![...train, ...evalData].some(isHubData);
-  const refused = isLocal
-    ? selects
+  const selection = { where: where.map(parseCondition) };
+  const refused = textColumn !== undefined && isLocal
+    ? "--text-column"
     : where.length > 0 && !train.every(isHubData)
     ? "--where"
     : undefined;
   if (refused !== undefined) {
+    const filter = [
+      ...selection.where.map(({ column, value }) =>
+        `select((.${column} | tostring) == ${JSON.stringify(value)})`
+      ),
+      ...textColumn === undefined ? [] : [`{text: .${textColumn}}`],
+    ].join(" | ");
     throw new UsageError(`\`${refused}\` needs data on the hub`, {
-      hints: ["pass --data hf://datasets/OWNER/NAME/GLOB; local files are read as they are"],
+      hints: [`convert local files: \`jq -c '${filter}' FILE > rows.jsonl\``],
     });
   }
-  const selection = { where: where.map(parseCondition) };
   const { steps, tokens, epochs = steps ?? tokens ? undefined : 1 } = values;
   // An epoch of a data set on the hub may be terabytes: one says so oneself.
   if (values.epochs !== epochs && train.some(isHubData)) {

@@ -45,6 +45,7 @@ import { memoryBudget, requireFreeMemory } from "../../input/limits.ts";
 import { findModel, openModel } from "../../input/open_model.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
+import type { Work } from "../../output/time_left.ts";
 import { bytesText, counted } from "../../output/units.ts";
 import type { Ranks } from "../../ranks/ranks.ts";
 import type { LengthPlan, TrainPlan } from "./plan.ts";
@@ -300,14 +301,14 @@ class TokenizeDisplay implements Disposable {
 
   constructor(readonly io: Io) {}
 
-  update(file: string, tokens: number, detail = ""): void {
+  update(file: string, tokens: number, detail = "", work?: Work): void {
     if (file !== this.#file) {
       this.#before += this.#tokens;
       this.#file = file;
     }
     this.#tokens = tokens;
     this.#progress ??= new Progress(this.io, { label: "Tokenizing", unit: "tokens" });
-    this.#progress.update(this.#before + tokens, `${file} ${detail}`.trimEnd());
+    this.#progress.update(this.#before + tokens, `${file} ${detail}`.trimEnd(), work);
   }
 
   [Symbol.dispose](): void {

@@ -108,11 +108,7 @@ function textSection(text: MeasuredText, number: number, from: number, study: St
     if (inBlock === 0) parts.push(`<div data-from="${from + t}">`);
     const shown = brokenLines(pieces[t], token);
     const winner = winnerOf(weights[t]!), strength = strengthClass(weights[t]![winner]!, P);
-    // An empty piece is the first bytes of a character that a later token completes.
-    const width = pieces[t] === "" ? " part" : [...shown].length === 1 ? " narrow" : "";
-    parts.push(
-      `<span class="s${winner} ${strength}${width}">${escapeMarkup(shown)}</span>`,
-    );
+    parts.push(`<span class="s${winner} ${strength}">${escapeMarkup(shown)}</span>`);
     inBlock++;
     const ends = inBlock >= MOST_IN_BLOCK || inBlock >= BLOCK && endsLine(pieces[t]);
     if (!ends && t < tokens.length - 1) return;

@@ -19,6 +19,11 @@ import {
 /** Identifier of the licence, as the front matter of a model card has it. */
 const LICENCE = "general.license";
 
+/** Names of `general.file_type`, as llama.cpp numbers them. */
+const FILE_TYPES: readonly (string | undefined)[] =
+  "F32,F16,Q4_0,Q4_1,,,,Q8_0,Q5_0,Q5_1,Q2_K,Q3_K_S,Q3_K_M,Q3_K_L,Q4_K_S,Q4_K_M,Q5_K_S,Q5_K_M,Q6_K"
+    .split(",");
+
 /** A model as its folder would have it. */
 export interface GgufModel {
   /** Fields of `config.json`. */
@@ -66,6 +71,7 @@ export function ggufFiles(
   return {
     model: path,
     isGguf: true,
+    weightFormat: FILE_TYPES[metadata.optionalInteger("general.file_type") ?? -1] || undefined,
     has: (name: string) => Promise.resolve(Object.hasOwn(files, name)),
     read: async (name: string) => await files[name]!(),
     lists: () => tokenizerLists(metadata),

@@ -13,7 +13,7 @@
  * from them. A line that was cut off is removed first.
  */
 import { join } from "node:path";
-import { LOCK_FILE, lockFolder } from "../../folder/folder.ts";
+import { LOCK_FILE, lockFolder, requireFolder } from "../../folder/folder.ts";
 import { removeIfExists } from "../../folder/leftovers.ts";
 import {
   ioError,
@@ -300,11 +300,7 @@ export function parseSamples(text: string, path: string): Sample[] {
 async function requireEmpty(path: string): Promise<void> {
   const info = await statIfExists(path);
   if (!info) return;
-  if (!info.isDirectory) {
-    throw new UsageError(`"${path}" already exists and is a file`, {
-      hints: ["choose another `--out`"],
-    });
-  }
+  requireFolder(path, info);
   for await (const { name } of Deno.readDir(path)) {
     if (name === LOCK_FILE || name === `.${CONFIG}`) continue;
     throw new UsageError(`"${path}" already exists and is not an evaluation`, {

@@ -55,18 +55,18 @@ export async function exportPrograms(
     onProgress?: (written: number, total: number) => void;
   },
 ): Promise<{ programs: Record<string, ExportedProgram>; weightBytes: number }> {
+  const contents = new WeightContents(weights, matrices);
   const target = webGpu === undefined ? CPU_TARGET : webGpuTarget(webGpu);
   const places = new Map<string, { use: WeightUse; offset: number; length: number }>();
   let end = 0;
   const place = (use: WeightUse) => {
-    const { offset, length } = places.getOrInsertComputed(`${use.parameter} ${use.form}`, () => {
+    const { offset, length } = places.getOrInsertComputed(contents.place(use), () => {
       const found = { use, offset: end, length: weightBytes(use) };
       end = Math.ceil((end + found.length) / ALIGNMENT) * ALIGNMENT;
       return found;
     });
     return { at: { location: WEIGHTS_FILE, offset, length }, type: use.type };
   };
-  const contents = new WeightContents(weights, matrices);
   const exported: Record<string, ExportedProgram> = {};
   for (const [name, program] of programs) {
     const prepared = prepare(program, (op) => lowers(op, target));

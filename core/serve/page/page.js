@@ -18,13 +18,46 @@
 
   function addMessage(role, text) {
     const element = document.createElement("div");
-    element.className = role === "assistant" ? "message assistant tokens" : `message ${role}`;
+    element.className = `message ${role}`;
     const name = document.createElement("b");
     name.textContent = role === "assistant" ? model.value : role;
-    element.append(name, text);
+    element.append(name);
+    const write = writer(element);
+    for (const line of text.match(/.*\n|.+/g) ?? []) write(line);
     log.append(element);
     log.scrollTop = log.scrollHeight;
-    return element;
+    return { element, write };
+  }
+
+  /** Writes texts as spans, whose lines between fences of three backticks are in a block of code. */
+  function writer(message) {
+    let block, line = "", ofLine = [], closes = false;
+    const isFence = () => /^ *```/.test(line);
+    const endLine = (token) => {
+      if (closes) token.textContent = token.textContent.replace("\n", "");
+      else if (isFence()) {
+        block = document.createElement("div");
+        block.className = "code";
+        message.append(block);
+      }
+      [line, ofLine, closes] = ["", [], false];
+    };
+    return (text) => {
+      const token = document.createElement("span");
+      token.textContent = text;
+      (block ?? message).append(token);
+      for (const [i, part] of text.split("\n").entries()) {
+        if (i > 0) endLine(token);
+        if (part !== "") ofLine.push(token);
+        line += part;
+        if (!isFence()) continue;
+        for (const one of ofLine) one.textContent = one.textContent.replaceAll("`", "");
+        if (block) message.append(...ofLine);
+        closes ||= block !== undefined;
+        block = undefined;
+      }
+      return token;
+    };
   }
 
   /** Letters and colours of the streams, with the weights of one token. */
@@ -58,23 +91,17 @@
     showLegend(!weights ? 1 : count === "auto" ? most : count);
   }
 
-  /** Text of one step over the letter of the stream with the largest weight, in its colour. */
-  function addToken(target, text, tokens) {
-    if (text === "") return;
-    const weights = tokens.at(-1)?.weights, count = weights?.length;
-    if (!weights || count < 2) return target.append(text);
-    const most = Math.max(...weights), winner = weights.indexOf(most);
+  /** Marks a token with the letter and colour of the stream with the largest weight. */
+  function mark(token, text, weights) {
+    const count = weights.length, most = Math.max(...weights), winner = weights.indexOf(most);
     const strength = Math.round(9 * Math.max(0, (most * count - 1) / (count - 1)));
-    const token = document.createElement("span");
-    const width = [...text.replace(/\n+$/, "")].length === 1 ? " narrow" : "";
+    const width = [...text].length === 1 ? " narrow" : "";
     token.className = `s${winner % 8} w${strength}${width}`;
     token.tabIndex = 0;
     token.dataset.stream = labelOf(winner, count);
     token.setAttribute("aria-label", `${text}, stream ${token.dataset.stream}`);
-    token.append(text);
     token.addEventListener("mouseenter", () => showLegend(count, weights));
     token.addEventListener("focus", () => showLegend(count, weights));
-    target.append(token);
   }
 
   async function* frames(response) {
@@ -94,7 +121,7 @@
   }
 
   async function ask() {
-    const element = addMessage("assistant", ""), name = element.firstChild;
+    const { element, write } = addMessage("assistant", ""), name = element.firstChild;
     running = new AbortController();
     at("send").disabled = true;
     at("stop").disabled = false;
@@ -120,11 +147,14 @@
         const [choice] = frame.choices;
         if (!choice) continue;
         const text = choice.delta.content ?? "";
-        const tokens = choice.parscale?.tokens ?? [];
-        answer += text;
-        addToken(element, text, tokens);
-        log.scrollTop = log.scrollHeight;
         if (text === "") continue;
+        answer += text;
+        const token = write(text), weights = choice.parscale?.tokens.at(-1)?.weights;
+        if (weights?.length > 1) {
+          element.classList.add("tokens");
+          mark(token, text, weights);
+        }
+        log.scrollTop = log.scrollHeight;
         if (count++ === 0) began = performance.now();
         else {
           const rate = (count - 1) / (performance.now() - began) * 1000;

@@ -137,6 +137,8 @@ Deno.test("flags of other programs get the name that they have here", () => {
   assertEquals(hint("--max_new_tokens"), "did you mean `--max-tokens`?");
   assertEquals(hint("--iters=9"), "did you mean `--steps`?");
   assertEquals(hint("--load-in-4bit"), "did you mean `--quantize q4`?");
+  assertEquals(hint("--list-tasks"), "did you mean `eval ls`?");
+  assertEquals(hint("--list_tasks"), "did you mean `eval ls`?");
   assertEquals(hint("--ctx-size=9"), "known: --temperature, --max-tokens, --steps, --quantize");
 });
 

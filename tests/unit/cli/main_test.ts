@@ -140,7 +140,7 @@ Deno.test("help wins over everything, with two forms", async () => {
   assertStringIncludes(text, "[at least 1; in tokens; env: PARSCALE_MAX_TOKENS]");
   assertStringIncludes(text, "[from 0 to 1; default: 0; env: PARSCALE_CODE]");
   assertStringIncludes(text, "--no-progress");
-  assertStringIncludes(text, "see `parscale");
+  assertStringIncludes(text, "`parscale help flags`");
   assertEquals(text.split("\n").every((line) => line.length <= 80), true);
 });
 

@@ -1,6 +1,9 @@
 /** Time left against what came, on recorded runs of `eval` and `train`: times of a processor, as the machine was shared. */
 import { assert, assertEquals } from "@std/assert";
-import { AnswerWork, TimeLeft, type Work } from "../../../cli/output/time_left.ts";
+import { ComparisonWork, readWritten } from "../../../cli/commands/compare/work.ts";
+import { AnswerWork, FileWork, TimeLeft, type Work } from "../../../cli/output/time_left.ts";
+import { jsonLines } from "../../cli/models.ts";
+import { withScratch } from "../../scratch.ts";
 
 interface Recording {
   /** Milliseconds since the start, answer, tokens so far, and 1 where it ended. */
@@ -72,4 +75,39 @@ Deno.test("answers that are longer than those that ended end soon", () => {
   assertEquals(work.work, { done: 20, total: 30 });
   work.grow("b", 40);
   assertEquals(work.work, { done: 50, total: 55 });
+});
+
+Deno.test("a comparison counts tokens, of this run alone, and expects as many of every sample", () =>
+  withScratch(async (cwd) => {
+    const path = `${cwd}/samples.jsonl`;
+    const sample = (tokens: number) => ({ text: '"tokens":9', tokens });
+    const write = (...tokens: number[]) =>
+      Deno.writeTextFile(path, jsonLines(...tokens.map(sample)));
+    // Two evaluations of four samples, and one timing of two behind each.
+    const work = new ComparisonWork(12), none = { samples: 0, tokens: 0 };
+    assertEquals([readWritten(path), work.at(none, none)], [none, undefined]);
+    await write(10, 30);
+    const before = readWritten(path);
+    assertEquals(before, { samples: 2, tokens: 40 });
+    assertEquals(work.at(before, before), { done: 0, total: 200 });
+    await write(10, 30, 50);
+    assertEquals(work.at(readWritten(path), before), { done: 50, total: 320 });
+    await write(10, 30, 50, 30);
+    work.at(readWritten(path), before);
+    work.end(4, readWritten(path), before);
+    work.end(2, none, none);
+    assertEquals(work.samples, 6);
+    assertEquals(work.at(none, none), { done: 140, total: 320 });
+  }));
+
+Deno.test("rows that an earlier run has scored do not count in the rate of a resumed one", () => {
+  const work = new FileWork(1000), left = new TimeLeft(0);
+  for (const read of [100, 200, 300]) {
+    work.skip(read);
+    left.report(read / 100, work.at(read)!);
+  }
+  assertEquals(left.at(3), undefined);
+  left.report(10_003, work.at(400)!);
+  assertEquals(left.at(10_003), 10_003 / 100 * 600 / 1000);
+  assertEquals(new FileWork(0).at(400), undefined);
 });

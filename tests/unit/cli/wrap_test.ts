@@ -71,6 +71,32 @@ Deno.test("notes, warnings, errors and results break at words on a terminal, now
   }
 });
 
+Deno.test("commands stay whole where they fit a line of their own", () => {
+  const command = "`parscale train --resume --out run`";
+  assertEquals(
+    wrapLines(`hint: continue with ${command}, or not`, 40),
+    [
+      "hint: continue with",
+      `${command}, or`,
+      "not",
+    ].join("\n"),
+  );
+  assertEquals(
+    wrapLines(`  see ${command} (\`a b\`).`, 36),
+    [
+      "  see `parscale train --resume --out",
+      "  run` (`a b`).",
+    ].join("\n"),
+    "with its indentation it does not fit",
+  );
+  const [bare] = /parscale[^`]+/.exec(command)!;
+  assertEquals(
+    wrapLines(`\x1b[36mhint:\x1b[39m ${bare}\nand so on: ${bare}`, 34),
+    `\x1b[36mhint:\x1b[39m\n${bare}\nand so on:\n${bare}`,
+  );
+  assertEquals(wrapLines("parscale reads a line", 12), "parscale\nreads a line");
+});
+
 Deno.test("letters stay below their tokens where a word moves to the next line", () => {
   const lettered = new LetteredText(2, 10, false);
   const part = (text: string, first: number) => ({ text, weights: [first, 1 - first] });

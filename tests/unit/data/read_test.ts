@@ -1,6 +1,8 @@
 /** Protects the readers: every format and packing, and what each bad file is told. */
+import { spawnSync } from "node:child_process";
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
+import type { Document } from "../../../core/data/document.ts";
 import { withScratch } from "../../scratch.ts";
 import { bytesOf, DATA, gzip, jsonLines, readAll, streamOf, zstd } from "./testing.ts";
 
@@ -155,6 +157,43 @@ Deno.test("a bad row is named with what is wrong", () =>
       assertMatch(message, reason);
     }
   }));
+
+Deno.test({
+  name: "rows of other programs are refused with the jq command that converts them",
+  ignore: spawnSync("jq", ["--version"]).status !== 0,
+  fn: () =>
+    withScratch(async (cwd) => {
+      const path = `${cwd}/a.jsonl`;
+      const turn = (role: string, content: string) => ({ role, content });
+      const answer = turn("assistant", "3");
+      const from = (from: string, value: string) => ({ from, value });
+      const conversations = [from("system", "s"), from("human", "a"), from("gpt", "3")];
+      const task = { instruction: "Add", output: "3" };
+      const cases: [content: string, document: Record<string, unknown>][] = [
+        [jsonLines([{ id: 1, conversations }]), {
+          messages: [turn("system", "s"), turn("user", "a"), answer],
+        }],
+        [jsonLines([{ ...task, input: "1 2" }]), {
+          messages: [turn("user", "Add\n\n1 2"), answer],
+        }],
+        [jsonLines([{ ...task, input: "" }]), { messages: [turn("user", "Add"), answer] }],
+        [jsonLines([task]), { messages: [turn("user", "Add"), answer] }],
+        [jsonLines([{ id: 1, content: "a" }]), { text: "a" }],
+        ['[{"text": "a"}]', { text: "a" }],
+        ['[\n{"text": "a"}\n]', { text: "a" }],
+        ['{\n"text": "a"\n}', { text: "a" }],
+      ];
+      for (const [content, document] of cases) {
+        Deno.writeTextFileSync(path, content);
+        const { hints } = await assertRejects(() => readAll(path), DataError);
+        const [, command] = /`(jq .*)`$/.exec(hints.at(-1)!)!;
+        const { status } = spawnSync("sh", ["-c", command!.replace("FILE", "a.jsonl")], { cwd });
+        assertEquals(status, 0, command);
+        const [{ row, kind: _kind, ...made }] = await readAll(`${cwd}/rows.jsonl`) as [Document];
+        assertEquals([row, made], [1, document]);
+      }
+    }),
+});
 
 Deno.test("a file of mixed formats, without rows or not in UTF-8 is refused", () =>
   withScratch(async (folder) => {

@@ -65,6 +65,24 @@ Deno.test("the tokenizer is opened and hashed once, however many files a run has
     assertEquals(data.batches(1).fingerprint, expected.batches(1).fingerprint);
   }));
 
+Deno.test("bytes of all files count for the time left, but those that were tokenized before", () =>
+  withScratch(async (folder) => {
+    const files = writeFiles(folder, ["the cat", "sat", "on a mat ".repeat(9)]);
+    const [a, b, c] = files.map((file) => Deno.statSync(file).size) as [number, number, number];
+    const worksOf = async (paths: string[]) => {
+      const works: unknown[] = [];
+      const onTokens: DataContext["onTokens"] = (_file, _tokens, _detail, work) =>
+        works.push([work!.done, work!.total]);
+      using _data = await openData(planOf(paths), contextOf(folder, { onTokens }));
+      return works;
+    };
+    assertEquals(await worksOf(files.slice(1, 2)), [[b, b], [b, b]]);
+    assertEquals(await worksOf(files), [
+      ...[[a, a + b + c], [a, a + b + c]],
+      ...[[a + c, a + c], [a + c, a + c]],
+    ]);
+  }));
+
 Deno.test("the validation data says its rows and tokens, in one epoch of them", () =>
   withScratch(async (folder) => {
     const files = writeFiles(folder, ["the cat ".repeat(20), "sat", "on a mat ".repeat(9)]);

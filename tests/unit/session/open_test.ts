@@ -84,6 +84,20 @@ Deno.test("a session names the format of most of its matrices", () =>
     assertEquals(model.matrices, "q4");
   }));
 
+Deno.test("weights kept as a GGUF file has them are called by its format", () =>
+  withScratch(async (cwd) => {
+    const path = `${cwd}/model.gguf`;
+    await writeTinyFolder(`${cwd}/folder`, "llama", WIDE);
+    const name = async (number: number, quantize?: OpenOptions["quantize"]) => {
+      const metadata = { "general.file_type": ["u32", number] } as const;
+      await writeGguf(path, `${cwd}/folder`, { type: "Q8_0", metadata });
+      using model = await openModel(path, { threads: 1, quantize });
+      return model.matrices;
+    };
+    assertEquals([await name(15), await name(7), await name(4)], ["Q4_K_M", "Q8_0", "q8"]);
+    assertEquals([await name(15, "q4"), await name(15, "none")], ["q4", "f32"]);
+  }));
+
 Deno.test("codes of a tied table are made once, to read rows of and to pack", () =>
   withScratch(async (cwd) => {
     await writeTinyFolder(`${cwd}/folder`, "llama");

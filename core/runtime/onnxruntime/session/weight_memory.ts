@@ -10,37 +10,21 @@ import { tensorBytes } from "../../../graph/types.ts";
 import { MemoryMap } from "../../memory/memory_map.ts";
 import { toF32Into } from "../../../base/dtype.ts";
 import { hasAvx2 } from "../../../base/platform/mod.ts";
-import {
-  elementsOf,
-  fullPrecision,
-  hostBytes,
-  matrixFormatOf,
-  quantizeWeight,
-  storedType,
-  tableFormatOf,
-} from "../../weights.ts";
+import { elementsOf, fullPrecision, hostBytes, quantizeWeight, storedType } from "../../weights.ts";
 import type { OnnxApi } from "../capi/capi.ts";
 import type { Handle } from "../capi/table.ts";
 import type { WeightUse } from "../lowering/lower.ts";
 import type { MatrixFormat } from "../../../quant/codes.ts";
 import type { ReadBytes } from "../../../quant/stored.ts";
-import { packing, quantizedFormat } from "../../../quant/codes.ts";
+import { packing } from "../../../quant/codes.ts";
 import { type Initializers, weightBytes } from "./session.ts";
+import { codesFormat, isTable, PARTS } from "./weight_contents.ts";
 
 interface QuantizedMemory {
   readonly codes: MemoryMap;
   readonly scales: MemoryMap;
   readonly offsets?: MemoryMap;
 }
-
-/** Forms of quantized matrices, by the part they are of. */
-const PARTS: Partial<Record<WeightUse["form"], keyof QuantizedMemory>> = {
-  blocks: "codes",
-  table: "codes",
-  scales: "scales",
-  offsets: "offsets",
-  "table scales": "scales",
-};
 
 let packs: boolean | undefined;
 
@@ -50,10 +34,6 @@ let packs: boolean | undefined;
  */
 export function packsCodes(): boolean {
   return packs ??= hasAvx2();
-}
-
-function isTable({ form }: WeightUse): boolean {
-  return form === "table" || form === "table scales";
 }
 
 /** Codes of which rows are read, by parameter and format, and the sessions that use them. */
@@ -173,9 +153,7 @@ export class WeightMemory implements Initializers {
   }
 
   #quantize(use: WeightUse, weight: HostTensor | FileTensor): QuantizedMemory {
-    const format = isTable(use)
-      ? tableFormatOf(weight)!
-      : quantizedFormat(matrixFormatOf(weight, this.#matrices));
+    const format = codesFormat(use, weight, this.#matrices);
     const key = `${use.parameter} ${JSON.stringify(format)}`, table = this.#tables.get(key);
     if (table) {
       if (!this.#used.has(key)) table.users++;
