@@ -8,6 +8,7 @@
  * positions 0 … M − 1 and are turned back by M positions, to −M … −1, since prefix keys are stored
  * ready for use.
  */
+import type { StateKind } from "../model/block_context.ts";
 import { isDeltaNet } from "../model/config.ts";
 import { ropeFrequencies } from "../model/rope_frequencies.ts";
 import type { Engine } from "./engine.ts";
@@ -58,18 +59,12 @@ function prefixOf(
   return [`model.layers.${layer}.self_attn.prefix_${kind[0]}`, prefix];
 }
 
-/** The states of a delta net; the checkpoint has inputs of the convolution by channel. */
+/** The states of a delta net. */
 function statesOf({ device }: Engine, cache: KvCache, layer: number): Named[] {
+  const values = (kind: StateKind) =>
+    Float32Array.from(device.read(cache.tensors.get(`${kind}.${layer}`)!));
   const at = `model.layers.${layer}.linear_attn`;
-  const conv = cache.tensors.get(`conv.${layer}`)!;
-  const [P, count, W] = conv.shape as [number, number, number];
-  const inputs = device.read(conv); // [P, K − 1, W]
-  const byChannel = Float32Array.from({ length: P * W * count }, (_, i) => {
-    const [p, w, t] = [Math.floor(i / (W * count)), Math.floor(i / count) % W, i % count];
-    return inputs[(p * count + t) * W + w]!;
-  });
-  const state = device.read(cache.tensors.get(`delta.${layer}`)!);
-  return [[`${at}.prefix_conv`, byChannel], [`${at}.prefix_state`, Float32Array.from(state)]];
+  return [[`${at}.prefix_conv`, values("conv")], [`${at}.prefix_state`, values("delta")]];
 }
 
 /** Rotates the first elements of vectors of length D, in place; pairs are (i, i + half of those). */

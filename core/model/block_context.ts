@@ -32,7 +32,7 @@ export interface BlockRows {
   readonly prefix?: Prefix;
 }
 
-/** `conv`: inputs of the convolution [R, K − 1, W]. `delta`: [R, H, Dk, Dv]. */
+/** `conv`: inputs of the convolution [R, W, K − 1]. `delta`: [R, H, Dk, Dv]. */
 export type StateKind = typeof STATE_KINDS[number];
 
 export const STATE_KINDS = ["conv", "delta"] as const;

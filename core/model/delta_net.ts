@@ -15,7 +15,7 @@
 import { elementCount } from "../graph/types.ts";
 import { concat, type Graph, type Value } from "../graph/value.ts";
 import { swiglu } from "../ops/activation.ts";
-import { causalConv } from "../ops/causal_conv.ts";
+import { byChannel, causalConv, packedCausalConv } from "../ops/causal_conv.ts";
 import { gatedDelta, packedGatedDelta } from "../ops/gated_delta.ts";
 import { rmsNorm } from "../ops/rms_norm.ts";
 import type { BlockContext, BlockRows, StateKind } from "./block_context.ts";
@@ -25,7 +25,7 @@ import { project } from "./transforms.ts";
 /** Shapes of the states of one row. */
 export function stateShapes(delta: DeltaConfig): Readonly<Record<StateKind, readonly number[]>> {
   const { keyDim, valueDim, valueHeads, kernel } = delta;
-  return { conv: [kernel - 1, convWidth(delta)], delta: [valueHeads, keyDim, valueDim] };
+  return { conv: [convWidth(delta), kernel - 1], delta: [valueHeads, keyDim, valueDim] };
 }
 
 /** Numbers in the states of one row and delta net; 0 for a model without these. */
@@ -55,17 +55,21 @@ export function deltaNet(
   const mixed = projected("qkv").reshape([R, T, convWidth(delta)]);
   const past = before("conv");
   const weight = parameter(`${name}.conv1d.weight`);
-  const convolved = causalConv({ x: mixed, weight, past, first });
-  states.after("conv", layer, lastInputs(concat([past, mixed], 1), past.shape[1]!, states.counts));
+  const count = past.shape[2]!, joined = concat([past, byChannel(mixed)], 2);
+  // The cache is read once, since what overwrites it has to come after everything that reads it.
+  const convolved = first
+    ? packedCausalConv({ x: mixed, weight, past, first })
+    : causalConv({ x: mixed, weight, past: joined.slice(2, 0, count) });
+  states.after("conv", layer, lastInputs(joined, count, states.counts));
 
   const part = (start: number, heads: number, D: number) =>
     convolved.slice(2, start, start + heads * D).reshape([R, T, heads, D]);
   const keys = keyHeads * Dk;
   const [q, k] = [part(0, keyHeads, Dk), part(keys, keyHeads, Dk)];
   const gate = projected("a").reshape([R, T, H]).add(parameter(`${name}.dt_bias`));
-  const decay = softplus(gate).mul(parameter(`${name}.A_log`).exp()).mul(-1);
+  const decay = softplus(gate).mul(parameter(`${name}.A_log`).exp().mul(-1));
   const beta = projected("b").reshape([R, T, H]).sigmoid();
-  const inputs = {
+  const vectors = {
     q: perValueHead(ofLength(q, 1 / Math.sqrt(Dk)), H),
     k: perValueHead(ofLength(k, 1), H),
     v: part(2 * keys, H, Dv),
@@ -73,7 +77,9 @@ export function deltaNet(
     beta: onlyCounted(beta, states.counts),
     state: before("delta"),
   };
-  const [o, after] = first ? [packedGatedDelta({ ...inputs, first })] : gatedDelta.all(inputs, {});
+  const [o, after] = first
+    ? [packedGatedDelta({ ...vectors, first })]
+    : gatedDelta.all(vectors, {});
   if (after) states.after("delta", layer, after);
 
   const epsilon = config.rmsNormEps;
@@ -92,8 +98,7 @@ export function startOf(
   const { delta, prefix } = config;
   const at = `model.layers.${layer}.linear_attn`;
   if (!prefix) return graph.constant(0).broadcast([1, ...stateShapes(delta!)[kind]]);
-  if (kind === "delta") return parameter(`${at}.prefix_state`);
-  return parameter(`${at}.prefix_conv`).transpose([0, 2, 1]);
+  return parameter(`${at}.prefix_${kind === "conv" ? "conv" : "state"}`);
 }
 
 /** The state of each stream once per row: [P, …] → [R, …] */
@@ -102,15 +107,15 @@ function repeatRows(x: Value, R: number): Value {
   return x.reshape([P, 1, ...shape]).broadcast([P, R / P, ...shape]).reshape([R, ...shape]);
 }
 
-/** The last `count` of joined inputs [R, count + T, W] that count: [R, count, W] */
+/** The last `count` of joined inputs [R, W, count + T] that count: [R, W, count] */
 function lastInputs(joined: Value, count: number, counts: Value | undefined): Value {
-  const [R, length] = joined.shape as [number, number];
-  if (!counts) return joined.slice(1, length - count, length);
+  const [R, , length] = joined.shape as [number, number, number];
+  if (!counts) return joined.slice(2, length - count, length);
   const { graph } = joined;
-  const places = counts.reshape([R, 1, 1]).add(graph.iota(count).reshape([count, 1]));
-  const slots = graph.iota(length);
+  const places = counts.reshape([R, 1, 1]).add(graph.iota(count));
+  const slots = graph.iota(length).reshape([length, 1]);
   const isAt = slots.lessEqual(places).select(places.lessEqual(slots).select(1, 0), 0);
-  return isAt.matmul(joined);
+  return joined.matmul(isAt);
 }
 
 /** Zero at tokens that do not count: x [R, T, H] */

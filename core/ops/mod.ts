@@ -4,7 +4,7 @@ import { silu, swiglu } from "./activation.ts";
 import { adamw } from "./adamw.ts";
 import { mixStreams, streamWeights } from "./aggregate.ts";
 import { attentionOp } from "./attention.ts";
-import { causalConv } from "./causal_conv.ts";
+import { causalConv, packedCausalConv } from "./causal_conv.ts";
 import { embedding } from "./embedding.ts";
 import { gatedDelta, packedGatedDelta } from "./gated_delta.ts";
 import { linear } from "./linear.ts";
@@ -25,6 +25,7 @@ export const MODEL_OPS: ReadonlyMap<string, Op> = new Map(
     attentionOp,
     softmax.op,
     causalConv.op,
+    packedCausalConv.op,
     unitLowerInverse.op,
     gatedDelta.op,
     packedGatedDelta.op,

@@ -11,7 +11,7 @@ import { adamw } from "../../../core/ops/adamw.ts";
 import { silu, swiglu } from "../../../core/ops/activation.ts";
 import { mixStreams, streamWeights } from "../../../core/ops/aggregate.ts";
 import { attention } from "../../../core/ops/attention.ts";
-import { causalConv } from "../../../core/ops/causal_conv.ts";
+import { causalConv, packedCausalConv } from "../../../core/ops/causal_conv.ts";
 import { embedding } from "../../../core/ops/embedding.ts";
 import { gatedDelta, packedGatedDelta } from "../../../core/ops/gated_delta.ts";
 import { linear } from "../../../core/ops/linear.ts";
@@ -225,13 +225,13 @@ export const OP_CASES: readonly OpCase[] = [
   attentionCase("shared rows through a table", 2, 3, { shared: true, paged: true }),
   opCase(
     "causal_conv: behind a state",
-    { x: [3, 5, 4], weight: [4, 1, 3], past: [3, 2, 4] },
+    { x: [3, 5, 4], weight: [4, 1, 3], past: [3, 4, 2] },
     (x) => causalConv(x),
   ),
   opCase(
-    "causal_conv: several documents in a row",
+    "packed_causal_conv: several documents in a row",
     { x: [4, 7, 3], weight: [3, 1, 4], past: [4, 3, 3], first: below(7, 2, 7) },
-    (x) => causalConv(x),
+    (x) => packedCausalConv(x),
   ),
   opCase(
     "unit_lower_inverse: seven rows",

@@ -2,7 +2,7 @@
 import { assert } from "@std/assert";
 import type { Value } from "../../../core/graph/value.ts";
 import { RandomStream } from "../../../core/base/random.ts";
-import { causalConv } from "../../../core/ops/causal_conv.ts";
+import { packedCausalConv } from "../../../core/ops/causal_conv.ts";
 import { gatedDelta, packedGatedDelta } from "../../../core/ops/gated_delta.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { ReferenceDevice } from "../../../core/runtime/reference/device.ts";
@@ -111,7 +111,7 @@ for (const [name, open] of Object.entries(DEVICES)) {
     const input = (t: number, c: number) => {
       const place = t - first[t]!;
       return (back: number) =>
-        back <= place ? x[(t - back) * C + c]! : past[(before + place - back) * C + c]!;
+        back <= place ? x[(t - back) * C + c]! : past[c * before + before + place - back]!;
     };
     const expected = Array.from({ length: T * C }, (_, at) => {
       const [t, c] = [Math.floor(at / C), at % C], own = input(t, c);
@@ -126,7 +126,7 @@ for (const [name, open] of Object.entries(DEVICES)) {
       past: [1, before, C],
       first: { i32: [1, T] },
     };
-    const program = programOf("causal_conv", shapes, (inputs) => causalConv(inputs));
+    const program = programOf("causal_conv", shapes, (inputs) => packedCausalConv(inputs));
     const found = await runOn(open(), program, { x, weight, past, first });
     assertClose(found.get("result")!, expected, 1e-6);
   });

@@ -10,6 +10,7 @@ import type { Value } from "../../../graph/value.ts";
 import { silu, swiglu } from "../../../ops/activation.ts";
 import { streamWeights } from "../../../ops/aggregate.ts";
 import type { ModelOp, NamedNode } from "../../../ops/define.ts";
+import { causalConv } from "../../../ops/causal_conv.ts";
 import { embedding } from "../../../ops/embedding.ts";
 import { gatedDelta } from "../../../ops/gated_delta.ts";
 import { linear } from "../../../ops/linear.ts";
@@ -166,6 +167,20 @@ const SWIGLU = modelRule(swiglu, (l, { gate, up }, _, output) => {
   l.model.node("Mul", [activated, factor], {}, { output });
 });
 
+/** One operator, whose channels lie before the tokens; the program makes its state, see `lastInputs`. */
+const CAUSAL_CONV = modelRule(causalConv, (l, { x, weight, past }, _, output) => {
+  const swapped = (value: string, name?: { output: string }) =>
+    l.model.node("Transpose", [value], { perm: [0, 2, 1] }, name);
+  const inputs = [swapped(l.get(x)), l.get(weight), "", l.get(past)];
+  const attributes = { activation: "silu", ndim: 1 };
+  const others = [`${output}.state`];
+  const result = l.model.node("CausalConvWithState", inputs, attributes, {
+    domain: CONTRIB,
+    others,
+  });
+  swapped(result, { output });
+});
+
 /** One operator for sequences of any length; its heads lie side by side in one axis. */
 const GATED_DELTA = modelRule(gatedDelta, (l, inputs, _, output, others) => {
   const [R, T, H, D] = inputs.v.shape as [number, number, number, number];
@@ -230,6 +245,7 @@ export const MODEL_RULES: RulesByName<Rule> = {
   silu: SILU,
   swiglu: SWIGLU,
   stream_weights: STREAM_WEIGHTS,
+  causal_conv: CAUSAL_CONV,
   gated_delta: GATED_DELTA,
   token_logprobs: tokenLogprobsRule({ hasLogSumExp: true }),
 };

@@ -103,7 +103,8 @@ Deno.test("every CUDA source is in the program", async () => {
 });
 
 /** Ops that are expanded, and those whose gradient is. */
-const DELTA_NET = ["causal_conv", "unit_lower_inverse", "gated_delta", "packed_gated_delta"];
+const DELTA_NET = ["causal_conv", "gated_delta"].flatMap((name) => [name, `packed_${name}`])
+  .concat("unit_lower_inverse");
 const EXPANDED = ["embedding", "softmax", "silu", "stream_weights", ...DELTA_NET];
 const EXPANDED_BACKWARD = ["softmax", "silu", "stream_weights", "repeat_streams", ...DELTA_NET];
 
