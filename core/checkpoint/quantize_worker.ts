@@ -6,5 +6,5 @@ import { quantizeBatch, type RowBatch } from "./quantizer.ts";
 
 answerQuestions(
   (batch: RowBatch) => Promise.resolve(quantizeBatch(batch)),
-  ({ codes, scales }) => [codes.buffer, scales.buffer],
+  (made) => Object.values(made).map(({ buffer }) => buffer),
 );

@@ -12,7 +12,7 @@ import { quantizeRows, type ReadBytes, readsFrom } from "../quant/stored.ts";
 import { Thread } from "../base/thread.ts";
 import { elementCount } from "../model/parameters.ts";
 import type { StoredTensor } from "./open.ts";
-import { partNames, partShapes } from "./quantization.ts";
+import { type MatrixPart, partsOf } from "./quantization.ts";
 import { finitePart } from "./read.ts";
 import type { ByteGenerator, OutputTensor } from "./write.ts";
 
@@ -28,10 +28,14 @@ const LEAST_ELEMENTS = 1 << 25;
 /** Batches under way: while a thread makes one, the next waits for it. */
 const BATCHES_PER_THREAD = 3;
 
-/** Some rows of a matrix. */
-export interface RowBatch {
+/** A matrix and the format that it is to have. */
+export interface Matrix {
   readonly tensor: StoredTensor;
   readonly format: QuantizedFormat;
+}
+
+/** Some rows of a matrix. */
+export interface RowBatch extends Matrix {
   readonly first: number;
   readonly count: number;
 }
@@ -51,7 +55,8 @@ export function quantizeBatch({ tensor, format, first, count }: RowBatch): Quant
     const rows = { first: first + row, count: Math.min(step, count - row) };
     quantizeRows(tensor, rows, format, fromRow(made, row, packed), read);
   }
-  if (findNonFinite(new Uint8Array(made.scales.buffer), "f32") !== -1) {
+  const { scales, offsets = scales } = made;
+  if ([scales, offsets].some(({ buffer }) => findNonFinite(new Uint8Array(buffer), "f32") !== -1)) {
     const size = columns * ELEMENT_BYTES[tensor.dtype];
     finitePart(tensor, first * size, count * size); // names the element
   }
@@ -69,7 +74,7 @@ function readsAgain(file: Deno.FsFile, path: string): ReadBytes {
   };
 }
 
-/** Codes and scales of matrices as tensors to be written once, in their order; dispose of it after that. */
+/** Codes, scales and offsets of matrices as tensors to be written once, in their order; dispose of it after that. */
 export class Quantizer implements Disposable {
   readonly tensors: readonly OutputTensor[];
   readonly #batches: Iterator<RowBatch>;
@@ -77,28 +82,28 @@ export class Quantizer implements Disposable {
   readonly #made: Promise<Quantized>[] = [];
   #threads: readonly Thread<RowBatch, Quantized>[] = [];
 
-  constructor(matrices: readonly StoredTensor[], format: QuantizedFormat) {
-    const elements = matrices.reduce((sum, { shape }) => sum + elementCount(shape), 0);
+  constructor(matrices: readonly Matrix[]) {
+    const elements = matrices.reduce((sum, { tensor }) => sum + elementCount(tensor.shape), 0);
     this.#isLarge = elements >= LEAST_ELEMENTS;
-    this.#batches = batchesOf(matrices, format);
-    this.tensors = matrices.flatMap((tensor) => this.#parts(tensor, format));
+    this.#batches = batchesOf(matrices);
+    this.tensors = matrices.flatMap((matrix) => this.#parts(matrix));
   }
 
   [Symbol.dispose](): void {
     for (const thread of this.#threads) thread.end();
   }
 
-  #parts(tensor: StoredTensor, format: QuantizedFormat): OutputTensor[] {
-    const names = partNames(tensor.name), shapes = partShapes(tensor.shape, format);
-    const scales: Uint8Array[] = [];
-    let codes = new Uint8Array(0), whole: Uint8Array<ArrayBuffer> | undefined;
+  #parts({ tensor, format }: Matrix): OutputTensor[] {
+    const numbers = { scales: [] as Uint8Array[], offsets: [] as Uint8Array[] };
+    let codes = new Uint8Array(0);
     const nextCodes: ByteGenerator = async (_, length) => {
       const piece = new Uint8Array(length);
       for (let filled = 0; filled < length;) {
         if (codes.length === 0) {
-          const batch = await this.#next();
+          const { scales, offsets, ...batch } = await this.#next();
           codes = batch.codes as Uint8Array<ArrayBuffer>;
-          scales.push(new Uint8Array(batch.scales.buffer));
+          numbers.scales.push(new Uint8Array(scales.buffer));
+          if (offsets) numbers.offsets.push(new Uint8Array(offsets.buffer));
         }
         const part = codes.subarray(0, length - filled);
         piece.set(part, filled);
@@ -107,28 +112,13 @@ export class Quantizer implements Disposable {
       }
       return piece;
     };
-    const nextScales: ByteGenerator = (start, length) => {
-      whole ??= joinBytes(scales.splice(0));
-      const piece = whole.subarray(start, start + length);
-      if (start + length === whole.length) whole = undefined; // given once
-      return piece;
-    };
-    return [
-      {
-        name: names.codes,
-        dtype: "u8",
-        shape: shapes.codes,
-        byteLength: elementCount(shapes.codes),
-        source: nextCodes,
-      },
-      {
-        name: names.scales,
-        dtype: "f32",
-        shape: shapes.scales,
-        byteLength: 4 * elementCount(shapes.scales),
-        source: nextScales,
-      },
-    ];
+    const sourceOf = ({ kind }: MatrixPart) =>
+      kind === "codes" ? nextCodes : givenOnce(numbers[kind]);
+    return partsOf({ ...tensor, format }).map((part) => ({
+      ...part,
+      byteLength: elementCount(part.shape) * (part.dtype === "u8" ? 1 : 4),
+      source: sourceOf(part),
+    }));
   }
 
   /** The next batch of all, with others begun behind it. */
@@ -159,11 +149,19 @@ export class Quantizer implements Disposable {
   }
 }
 
-function* batchesOf(
-  matrices: readonly StoredTensor[],
-  format: QuantizedFormat,
-): Generator<RowBatch, undefined> {
-  for (const tensor of matrices) {
+/** The bytes of some arrays, joined when they are asked for and forgotten after the last. */
+function givenOnce(arrays: Uint8Array[]): ByteGenerator {
+  let whole: Uint8Array<ArrayBuffer> | undefined;
+  return (start, length) => {
+    whole ??= joinBytes(arrays.splice(0));
+    const piece = whole.subarray(start, start + length);
+    if (start + length === whole.length) whole = undefined;
+    return piece;
+  };
+}
+
+function* batchesOf(matrices: readonly Matrix[]): Generator<RowBatch, undefined> {
+  for (const { tensor, format } of matrices) {
     const [rows, columns] = tensor.shape as [number, number];
     const step = Math.max(1, Math.floor(BATCH_ELEMENTS / columns));
     for (let first = 0; first < rows; first += step) {

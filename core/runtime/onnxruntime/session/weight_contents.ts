@@ -55,7 +55,8 @@ export class WeightContents {
 /** Codes as they are in the file, scales in the type asked for. */
 function storedPart(weight: QuantizedTensor, { form, type }: WeightUse): Uint8Array {
   if (form === "blocks") return readRange(weight.codes);
-  return stored(new Float32Array(readRange(weight.scales).buffer), type);
+  const numbers = form === "offsets" ? weight.offsets! : weight.scales;
+  return stored(new Float32Array(readRange(numbers).buffer), type);
 }
 
 function stored(values: Float32Array, type: WeightUse["type"]): Uint8Array {

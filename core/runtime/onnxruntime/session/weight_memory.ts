@@ -22,6 +22,7 @@ import {
 import type { OnnxApi } from "../capi/capi.ts";
 import type { Handle } from "../capi/table.ts";
 import type { WeightUse } from "../lowering/lower.ts";
+import { codesInFile, isTable, PARTS } from "../lowering/weight_parts.ts";
 import type { MatrixFormat } from "../../../quant/codes.ts";
 import type { ReadBytes } from "../../../quant/stored.ts";
 import { packing, quantizedFormat } from "../../../quant/codes.ts";
@@ -33,15 +34,6 @@ interface QuantizedMemory {
   readonly offsets?: MemoryMap;
 }
 
-/** Forms of quantized matrices, by the part they are of. */
-const PARTS: Partial<Record<WeightUse["form"], keyof QuantizedMemory>> = {
-  blocks: "codes",
-  table: "codes",
-  scales: "scales",
-  offsets: "offsets",
-  "table scales": "scales",
-};
-
 let packs: boolean | undefined;
 
 /**
@@ -50,10 +42,6 @@ let packs: boolean | undefined;
  */
 export function packsCodes(): boolean {
   return packs ??= hasAvx2();
-}
-
-function isTable({ form }: WeightUse): boolean {
-  return form === "table" || form === "table scales";
 }
 
 /** Codes of which rows are read, by parameter and format, and the sessions that use them. */
@@ -117,11 +105,9 @@ export class WeightMemory implements Initializers {
   }
 
   #address(use: WeightUse, given: Weight): Deno.PointerValue {
-    const part = PARTS[use.form];
-    if (part && part !== "offsets" && "codes" in given && !isTable(use)) {
-      return this.#range(given[part]);
-    }
-    const weight = fullPrecision(given);
+    const inFile = codesInFile(given, use);
+    if (inFile) return this.#range(inFile);
+    const part = PARTS[use.form], weight = fullPrecision(given);
     if (part) return this.#quantize(use, weight)[part]!.address;
     const isEncoded = "path" in weight && weight.encoding !== undefined;
     if (weight.dtype === use.type && !isEncoded) {
