@@ -117,19 +117,19 @@ export interface MatrixPart {
   readonly name: string;
   readonly dtype: "u8" | "f32";
   readonly shape: readonly number[];
+  readonly byteLength: number;
 }
 
 /** The tensors of a matrix. */
 export function partsOf({ name: parameter, shape, format }: MatrixSpec): MatrixPart[] {
-  const name = parameter.replace(/\.weight$/, "");
   const { rows, blocks, rowBytes } = packing(shape, format);
-  const numbers = (kind: "scales" | "offsets") =>
-    ({ kind, name: `${name}.${kind}`, dtype: "f32", shape: [rows, blocks] }) as const;
-  return [
-    { kind: "codes", name: `${name}.codes`, dtype: "u8", shape: [rows, blocks, rowBytes / blocks] },
-    numbers("scales"),
-    ...(format.offsets ? [numbers("offsets")] : []),
-  ];
+  const part = (kind: MatrixPart["kind"], dtype: "u8" | "f32", ...block: number[]) => {
+    const byteLength = kind === "codes" ? rows * rowBytes : 4 * rows * blocks;
+    const name = parameter.replace(/(\.weight)?$/, `.${kind}`);
+    return { kind, name, dtype, shape: [rows, blocks, ...block], byteLength };
+  };
+  const codes = part("codes", "u8", rowBytes / blocks), scales = part("scales", "f32");
+  return [codes, scales, ...(format.offsets ? [part("offsets", "f32")] : [])];
 }
 
 /** Matrices of a model that are all of one format. */

@@ -16,12 +16,13 @@ import { ioError, readJsonObject, statIfExists } from "../base/files.ts";
 import type { QuantizedFormat } from "../quant/codes.ts";
 import { EMBEDDING, parameterSpecs } from "../model/parameters.ts";
 import { removeFolder } from "../folder/leftovers.ts";
-import { type Checkpoint, codedIn, CONFIG_FILE, openCheckpoint } from "./open.ts";
+import { type Checkpoint, codedIn, CONFIG_FILE, openCheckpoint, WEIGHTS_FILE } from "./open.ts";
 import {
   findMatrices,
   matricesIn,
   type MatrixSpec,
   parseQuantization,
+  partsOf,
   QUANTIZATION_KEY,
   quantizationJson,
   type QuantizedMatrices,
@@ -103,13 +104,9 @@ async function makeEntry(
   cache: QuantizedCache,
 ): Promise<boolean> {
   const { writeFolder } = await import("../folder/folder.ts");
-  const { Quantizer } = await import("./quantizer.ts");
-  const { writeJson, writeWeights } = await import("./write.ts");
-  using quantizer = new Quantizer(
-    matrices.map(({ name, format }) => ({ tensor: base.tensors.get(name)!, format })),
-  );
-  const { tensors } = quantizer;
-  const bytes = tensors.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  const { writeCodedFile } = await import("./coded_file.ts");
+  const { writeJson } = await import("./write.ts");
+  const bytes = matrices.flatMap(partsOf).reduce((sum, { byteLength }) => sum + byteLength, 0);
   if (bytes > cache.limitBytes) return false;
   try {
     await Deno.mkdir(cache.folder, { recursive: true });
@@ -126,12 +123,12 @@ async function makeEntry(
   // Nothing reads these hashes here, so the contents are not hashed.
   const key = basename(path);
   const scheme = quantizationJson({ format, sourceSha256: key, weightsSha256: key });
+  const stored = matrices.map(({ name, format }) => ({ tensor: base.tensors.get(name)!, format }));
   const { signal } = cache;
-  let done = 0;
-  const inspect = (piece: Uint8Array) => cache.onProgress?.(done += piece.length, bytes);
+  const onProgress = (done: number) => cache.onProgress?.(done, bytes);
   try {
     await writeFolder(path, { signal }, async (folder) => {
-      await writeWeights(folder, tensors, { inspect, signal, maxShardBytes: Infinity });
+      await writeCodedFile(`${folder}/${WEIGHTS_FILE}`, stored, { signal, onProgress });
       const json = { model: base.directory, [QUANTIZATION_KEY]: scheme };
       await writeJson(`${folder}/${CONFIG_FILE}`, json);
     });

@@ -34,6 +34,9 @@ export interface Matrix {
   readonly format: QuantizedFormat;
 }
 
+/** Makes room for codes of a shape and format. */
+export type Rooms = typeof roomFor;
+
 /** Some rows of a matrix. */
 export interface RowBatch extends Matrix {
   readonly first: number;
@@ -41,15 +44,20 @@ export interface RowBatch extends Matrix {
 }
 
 /**
- * Codes and scales of rows.
+ * Codes and scales of rows, in the memory that `room` returns.
  * @throws {NumericalError} for a weight that is NaN or infinite
  */
-export function quantizeBatch({ tensor, format, first, count }: RowBatch): Quantized {
+export function quantizeBatch(
+  { tensor, format, first, count }: RowBatch,
+  room: Rooms = roomFor,
+): Quantized {
   const columns = tensor.shape[1]!;
   const shape = [count, columns], packed = packing(shape, format);
-  const made = roomFor(shape, format);
+  const made = room(shape, format);
   using file = openRegularFile(tensor.path);
-  const read = tensor.encoding ? readsFrom(file, tensor.path) : readsAgain(file, tensor.path);
+  // Rows of interleaved halves are joined of several reads.
+  const reads = tensor.encoding?.headDim === undefined ? readsAgain : readsFrom;
+  const read = reads(file, tensor.path);
   const step = Math.max(1, Math.floor(STEP_ELEMENTS / columns));
   for (let row = 0; row < count; row += step) {
     const rows = { first: first + row, count: Math.min(step, count - row) };
@@ -78,19 +86,16 @@ function readsAgain(file: Deno.FsFile, path: string): ReadBytes {
 export class Quantizer implements Disposable {
   readonly tensors: readonly OutputTensor[];
   readonly #batches: Iterator<RowBatch>;
-  readonly #isLarge: boolean;
   readonly #made: Promise<Quantized>[] = [];
-  #threads: readonly Thread<RowBatch, Quantized>[] = [];
+  #threads: readonly Thread<RowBatch, Quantized>[] | undefined;
 
-  constructor(matrices: readonly Matrix[]) {
-    const elements = matrices.reduce((sum, { tensor }) => sum + elementCount(tensor.shape), 0);
-    this.#isLarge = elements >= LEAST_ELEMENTS;
+  constructor(private readonly matrices: readonly Matrix[]) {
     this.#batches = batchesOf(matrices);
     this.tensors = matrices.flatMap((matrix) => this.#parts(matrix));
   }
 
   [Symbol.dispose](): void {
-    for (const thread of this.#threads) thread.end();
+    for (const thread of this.#threads ?? []) thread.end();
   }
 
   #parts({ tensor, format }: Matrix): OutputTensor[] {
@@ -114,16 +119,12 @@ export class Quantizer implements Disposable {
     };
     const sourceOf = ({ kind }: MatrixPart) =>
       kind === "codes" ? nextCodes : givenOnce(numbers[kind]);
-    return partsOf({ ...tensor, format }).map((part) => ({
-      ...part,
-      byteLength: elementCount(part.shape) * (part.dtype === "u8" ? 1 : 4),
-      source: sourceOf(part),
-    }));
+    return partsOf({ ...tensor, format }).map((part) => ({ ...part, source: sourceOf(part) }));
   }
 
   /** The next batch of all, with others begun behind it. */
   #next(): Promise<Quantized> {
-    if (this.#isLarge && this.#threads.length === 0) this.#start();
+    this.#threads ??= startThreads(this.matrices);
     const ahead = Math.max(1, BATCHES_PER_THREAD * this.#threads.length);
     while (this.#made.length < ahead) {
       const { value, done } = this.#batches.next();
@@ -135,18 +136,21 @@ export class Quantizer implements Disposable {
     return this.#made.shift()!;
   }
 
-  #start(): void {
-    const worker = new URL("./quantize_worker.ts", import.meta.url);
-    this.#threads = Array.from(
-      { length: usableCores() },
-      () => new Thread<RowBatch, Quantized>(worker, "quantize worker"),
-    );
-  }
-
   async #quantize(batch: RowBatch): Promise<Quantized> {
-    const [thread] = this.#threads.toSorted((a, b) => a.waiting - b.waiting);
+    const [thread] = this.#threads!.toSorted((a, b) => a.waiting - b.waiting);
     return thread ? await thread.ask(batch) : quantizeBatch(batch);
   }
+}
+
+/** Threads for the batches of matrices, which may write into a folder; none where there is little to do. */
+export function startThreads<Answer>(
+  matrices: readonly Matrix[],
+  folder?: string,
+): Thread<RowBatch, Answer>[] {
+  const elements = matrices.reduce((sum, { tensor }) => sum + elementCount(tensor.shape), 0);
+  const worker = new URL("./quantize_worker.ts", import.meta.url);
+  const length = elements < LEAST_ELEMENTS ? 0 : usableCores();
+  return Array.from({ length }, () => new Thread(worker, "quantize worker", folder));
 }
 
 /** The bytes of some arrays, joined when they are asked for and forgotten after the last. */
@@ -160,7 +164,8 @@ function givenOnce(arrays: Uint8Array[]): ByteGenerator {
   };
 }
 
-function* batchesOf(matrices: readonly Matrix[]): Generator<RowBatch, undefined> {
+/** Batches of matrices, in their order. */
+export function* batchesOf(matrices: readonly Matrix[]): Generator<RowBatch, undefined> {
   for (const { tensor, format } of matrices) {
     const [rows, columns] = tensor.shape as [number, number];
     const step = Math.max(1, Math.floor(BATCH_ELEMENTS / columns));

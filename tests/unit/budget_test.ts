@@ -41,7 +41,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/base": 1650,
   "core/base/platform": 450,
   "core/bringup": 500,
-  "core/checkpoint": 2350,
+  "core/checkpoint": 2500,
   "core/checkpoint/gguf": 1200,
   "core/collective": 1250,
   "core/convert": 850,
@@ -90,7 +90,7 @@ const BUDGET: Readonly<Record<string, number>> = {
 };
 
 /** Most lines of all folders. */
-const ALL = 81150;
+const ALL = 81250;
 
 function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
   for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {

@@ -1,5 +1,7 @@
 /** The cache of quantized weights: what is kept, what is made again, and what goes first. */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertThrows } from "@std/assert";
+import { EnvironmentError } from "../../../core/base/errors.ts";
+import { writeBatch } from "../../../core/checkpoint/coded_file.ts";
 import {
   codedIn,
   openCheckpoint,
@@ -14,10 +16,11 @@ import {
 import { Engine } from "../../../core/generate/engine.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { type QuantizedFormat, roomFor } from "../../../core/quant/codes.ts";
+import { EMBEDDING } from "../../../core/model/parameters.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { quantizeWeight, readRange } from "../../../core/runtime/weights.ts";
 import { writeGguf, writeTinyFolder } from "../../gguf_model.ts";
-import { copyModel, withScratch } from "./testing.ts";
+import { copyModel, MODELS, withScratch } from "./testing.ts";
 
 const Q4 = { kind: "q4", block: 32 } as const;
 
@@ -98,6 +101,18 @@ Deno.test("codes of a GGUF file are kept in their own formats, and give the same
       "a file without codes",
     );
   }));
+
+Deno.test({
+  name:
+    "rows that the disk has no room for are an error of the environment, which a command survives",
+  ignore: Deno.build.os !== "linux",
+  fn: async () => {
+    const { tensors } = await openCheckpoint(`${MODELS}/qwen2-p2-tied-f32`);
+    const batch = { tensor: tensors.get(EMBEDDING)!, format: Q4, first: 0, count: 8 };
+    const places = [["codes", 100], ["scales", 0]] as const;
+    assertThrows(() => writeBatch({ ...batch, path: "/dev/full", places }), EnvironmentError);
+  },
+});
 
 type Weights = ReturnType<typeof weightsOf>;
 
