@@ -18,6 +18,9 @@ import {
 import { encodeHeader } from "./safetensors.ts";
 import { Flusher, type StreamOptions, writeDurably } from "./write.ts";
 
+/** Elements of a batch: files are opened for each. */
+const BATCH_ELEMENTS = 1 << 21;
+
 /** Batches asked of a thread at a time: the next one waits for it. */
 const BATCHES_PER_THREAD = 2;
 
@@ -89,7 +92,7 @@ function* placedBatches(
   for (const matrix of matrices) {
     const [rows] = matrix.tensor.shape as [number];
     const parts = partsOf({ ...matrix.tensor, format: matrix.format });
-    for (const batch of batchesOf([matrix])) {
+    for (const batch of batchesOf([matrix], BATCH_ELEMENTS)) {
       let offset = start;
       const places = parts.map(({ kind, byteLength }) => {
         const place = [kind, offset + byteLength / rows * batch.first] as const;

@@ -164,11 +164,14 @@ function givenOnce(arrays: Uint8Array[]): ByteGenerator {
   };
 }
 
-/** Batches of matrices, in their order. */
-export function* batchesOf(matrices: readonly Matrix[]): Generator<RowBatch, undefined> {
+/** Batches of matrices, of so many elements and in their order. */
+export function* batchesOf(
+  matrices: readonly Matrix[],
+  elements = BATCH_ELEMENTS,
+): Generator<RowBatch, undefined> {
   for (const { tensor, format } of matrices) {
     const [rows, columns] = tensor.shape as [number, number];
-    const step = Math.max(1, Math.floor(BATCH_ELEMENTS / columns));
+    const step = Math.max(1, Math.floor(elements / columns));
     for (let first = 0; first < rows; first += step) {
       yield { tensor, format, first, count: Math.min(step, rows - first) };
     }

@@ -83,14 +83,14 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/train": 1900,
   "kernels/backward": 650,
   "kernels/common": 400,
-  "kernels/cpu": 200,
+  "kernels/cpu": 300,
   "kernels/forward": 850,
   "kernels/optimizer": 50,
   "kernels/primitive": 300,
 };
 
 /** Most lines of all folders. */
-const ALL = 81250;
+const ALL = 81350;
 
 function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
   for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {
