@@ -96,17 +96,15 @@ export const keptQuantizeFlags = flagGroup("Engine", {
   "weight-cache": {
     type: "switch",
     default: true,
-    onlyWith: ["quantize"],
     summary: "Keep quantized weights for the next start",
-    details: "In the cache folder, unless the model is small. The next start maps them; `doctor` " +
-      "shows how much there is.",
+    details: "Those of `--quantize` and of GGUF files, in the cache folder, unless the model is " +
+      "small or the disk has no room. The next start maps them; `doctor` shows how much there is.",
   },
   "cache-limit": {
     type: "size",
     min: 0,
     default: 10 * 2 ** 30,
     unit: "bytes",
-    onlyWith: ["quantize"],
     summary: "Maximum size of the cache of quantized weights",
     details: "Weights that were not used for longest are removed.",
   },

@@ -15,11 +15,15 @@ export class Thread<Question, Answer> {
   readonly #open: PromiseWithResolvers<Answer>[] = [];
   #ended: { readonly reason: unknown } | undefined;
 
-  /** Starts a module that calls `answerQuestions`. It reads files at most, and nothing else of the machine. */
-  constructor(module: URL, name: string, read: "inherit" | false = "inherit") {
+  /**
+   * Starts a module that calls `answerQuestions`. It reads files, writes into `folder`, and uses nothing else of
+   * the machine.
+   */
+  constructor(module: URL, name: string, folder?: string) {
+    const write = folder === undefined ? false : [folder];
     this.#worker = new Worker(module, {
       type: "module",
-      deno: { permissions: { ...NO_PERMISSIONS, read } },
+      deno: { permissions: { ...NO_PERMISSIONS, read: "inherit", write } },
     });
     this.#worker.onmessage = ({ data }: MessageEvent<Reply<Answer>>) => {
       const { resolve, reject } = this.#open.shift()!;

@@ -24,6 +24,8 @@ import {
 } from "./weight_files.ts";
 import {
   findMatrices,
+  matricesIn,
+  type MatrixSpec,
   parseQuantization,
   type QuantizedMatrices,
   type QuantizedMatrix,
@@ -90,7 +92,8 @@ export async function openCheckpoint(
   const found = gguf?.found ?? await findTensors(directory);
   const specs = parameterSpecs(stated);
   refuseContradictions(directory, stated, specs, found);
-  const quantization = scheme && findMatrices(directory, stated, scheme, found);
+  const quantization = scheme &&
+    findMatrices(directory, matricesIn(stated, scheme.format), scheme, found);
   const isStored = ({ name }: ParameterSpec) =>
     name === EMBEDDING || !quantization?.matrices.has(name);
   const tensors = matchTensors(directory, specs.filter(isStored), found);
@@ -235,7 +238,6 @@ function parseEndTokens(ids: unknown, path: string): number[] | undefined {
 export interface QuantizedWeight extends QuantizedMatrix {
   /** Of `stored`, or f32. */
   readonly dtype: WeightType;
-  readonly format: QuantizedFormat;
   /** The matrix in full, where it is also an embedding table. */
   readonly stored?: CodedTensor;
 }
@@ -259,18 +261,22 @@ export function weightsOf(
   const inFull = new Map<string, CodedTensor>(tensors);
   if (table && !table.offsets) inFull.set(EMBEDDING, { ...embedding, table });
   if (!quantization) return keepsCodes ? withCodes(config, inFull) : inFull;
-  const { format, matrices } = quantization;
   const weights = new Map<string, CodedTensor | QuantizedWeight>(inFull);
-  for (const [name, matrix] of matrices) {
+  for (const [name, matrix] of quantization.matrices) {
     const stored = inFull.get(name);
-    weights.set(name, {
-      ...matrix,
-      dtype: stored?.dtype ?? "f32",
-      format,
-      ...(stored ? { stored } : {}),
-    });
+    weights.set(name, { ...matrix, dtype: stored?.dtype ?? "f32", ...(stored ? { stored } : {}) });
   }
   return weights;
+}
+
+/** Matrices of a GGUF file whose codes are kept, with the table of which rows are read; none where all are f32. */
+export function codedIn(checkpoint: Checkpoint): MatrixSpec[] {
+  const weights = [...weightsOf(checkpoint, { keepsCodes: true })];
+  if (!weights.some(([, { format }]) => format)) return [];
+  return weights.flatMap(([name, weight]) => {
+    const { shape, format = "codes" in weight ? undefined : weight.table } = weight;
+    return format ? [{ name, shape, format }] : [];
+  });
 }
 
 function withCodes(

@@ -37,15 +37,21 @@ export interface StoredRange {
   readonly byteLength: number;
 }
 
-/** Place of the codes and scales of one matrix. */
-export interface QuantizedMatrix {
-  readonly name: string;
-  readonly shape: readonly number[];
+/** Place of the codes, scales and offsets of one matrix. */
+export interface QuantizedMatrix extends MatrixSpec {
   readonly codes: StoredRange;
   readonly scales: StoredRange;
+  readonly offsets?: StoredRange;
 }
 
-/** The quantized part of an opened folder. */
+/** A matrix and its format. */
+export interface MatrixSpec {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly format: QuantizedFormat;
+}
+
+/** The quantized part of an opened folder; matrices kept from a GGUF file have formats of their own. */
 export interface QuantizedMatrices extends QuantizationScheme {
   /** By the name of the parameter. */
   readonly matrices: ReadonlyMap<string, QuantizedMatrix>;
@@ -105,30 +111,40 @@ export function requireFullPrecision(
   );
 }
 
-/** Names of the tensors of a matrix. */
-export function partNames(parameter: string): { codes: string; scales: string } {
-  const name = parameter.replace(/\.weight$/, "");
-  return { codes: `${name}.codes`, scales: `${name}.scales` };
+/** A tensor of a matrix. */
+export interface MatrixPart {
+  readonly kind: "codes" | "scales" | "offsets";
+  readonly name: string;
+  readonly dtype: "u8" | "f32";
+  readonly shape: readonly number[];
+  readonly byteLength: number;
 }
 
-/** Shapes of the tensors of a matrix. */
-export function partShapes(
-  shape: readonly number[],
-  format: QuantizedFormat,
-): { codes: number[]; scales: number[] } {
+/** The tensors of a matrix. */
+export function partsOf({ name: parameter, shape, format }: MatrixSpec): MatrixPart[] {
   const { rows, blocks, rowBytes } = packing(shape, format);
-  return { codes: [rows, blocks, rowBytes / blocks], scales: [rows, blocks] };
+  const part = (kind: MatrixPart["kind"], dtype: "u8" | "f32", ...block: number[]) => {
+    const byteLength = kind === "codes" ? rows * rowBytes : 4 * rows * blocks;
+    const name = parameter.replace(/(\.weight)?$/, `.${kind}`);
+    return { kind, name, dtype, shape: [rows, blocks, ...block], byteLength };
+  };
+  const codes = part("codes", "u8", rowBytes / blocks), scales = part("scales", "f32");
+  return [codes, scales, ...(format.offsets ? [part("offsets", "f32")] : [])];
 }
 
-/** Picks codes and scales of every matrix of the model, checking shape and type of each. */
+/** Matrices of a model that are all of one format. */
+export function matricesIn(config: ModelConfig, format: QuantizedFormat): MatrixSpec[] {
+  return linearSpecs(config).map(({ name, shape }) => ({ name, shape, format }));
+}
+
+/** Picks codes and scales of matrices, checking shape and type of each. */
 export function findMatrices(
   directory: string,
-  config: ModelConfig,
+  specs: readonly MatrixSpec[],
   scheme: QuantizationScheme,
   found: ReadonlyMap<string, FoundTensor>,
 ): QuantizedMatrices {
-  const specs = linearSpecs(config);
-  const names = specs.flatMap(({ name }) => Object.values(partNames(name)));
+  const names = specs.flatMap((spec) => partsOf(spec).map(({ name }) => name));
   const missing = names.filter((name) => !found.has(name));
   if (missing.length > 0) {
     const count = `${missing.length} of ${names.length} tensors of quantized weights`;
@@ -136,8 +152,8 @@ export function findMatrices(
       hints: ["check that config.json and the weights belong to the same model"],
     });
   }
-  const part = (name: string, shape: readonly number[], dtype: string): StoredRange => {
-    const tensor = found.get(name)!;
+  const rangeOf = ({ name, shape, dtype: type }: MatrixPart): StoredRange => {
+    const tensor = found.get(name)!, dtype = type.toUpperCase();
     if (tensor.dtype !== dtype || tensor.shape.join() !== shape.join()) {
       throw new DataError(
         `tensor ${name} in "${directory}" is ${tensor.dtype} [${tensor.shape}], expected ${dtype} [${shape}] from config.json`,
@@ -147,12 +163,9 @@ export function findMatrices(
     const { path, offset, byteLength } = tensor;
     return { path, offset, byteLength };
   };
-  const matrices = new Map(specs.map(({ name, shape }) => {
-    const shapes = partShapes(shape, scheme.format);
-    const parts = partNames(name);
-    const codes = part(parts.codes, shapes.codes, "U8");
-    const scales = part(parts.scales, shapes.scales, "F32");
-    return [name, { name, shape, codes, scales }];
+  const matrices = new Map(specs.map((spec) => {
+    const ranges = partsOf(spec).map((part) => [part.kind, rangeOf(part)] as const);
+    return [spec.name, { ...spec, ...Object.fromEntries(ranges) } as QuantizedMatrix];
   }));
   return { ...scheme, matrices, names: new Set(names) };
 }

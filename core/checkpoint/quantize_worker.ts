@@ -1,10 +1,12 @@
-/** A worker that quantizes rows of stored matrices; see `quantizer.ts`. */
+/** A worker that quantizes rows of stored matrices, and writes them where a place is given; see `quantizer.ts`. */
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
 import { answerQuestions } from "../base/thread_worker.ts";
+import { type PlacedBatch, writeBatch } from "./coded_file.ts";
 import { quantizeBatch, type RowBatch } from "./quantizer.ts";
 
 answerQuestions(
-  (batch: RowBatch) => Promise.resolve(quantizeBatch(batch)),
-  ({ codes, scales }) => [codes.buffer, scales.buffer],
+  (batch: RowBatch | PlacedBatch) =>
+    Promise.resolve("places" in batch ? writeBatch(batch) : quantizeBatch(batch)),
+  (made) => made ? Object.values(made).map(({ buffer }) => buffer) : [],
 );

@@ -1,23 +1,28 @@
 /**
- * Quantized matrices kept between starts, so that `--quantize` computes them once per model.
+ * Quantized matrices kept between starts, so that `--quantize` computes them once per model, and those of
+ * a GGUF file are laid out once.
  *
  * An entry is a folder with the codes and scales of every matrix, named by a hash of what they were made
- * from: the scheme, and path, size, time, inode and tensors of every weight file. Contents are not hashed,
+ * from: the formats, and path, size, time, inode and tensors of every weight file. Contents are not hashed,
  * which would take longer than reading the entry. Everything else is read from the checkpoint itself. An
  * entry appears complete or not at all, and one that cannot be opened is made again.
  */
 import { createHash } from "node:crypto";
+import { statfs } from "node:fs/promises";
 import { basename } from "node:path";
 import { cacheFolder } from "../base/cache_folder.ts";
 import { DataError, EnvironmentError } from "../base/errors.ts";
 import { ioError, readJsonObject, statIfExists } from "../base/files.ts";
 import type { QuantizedFormat } from "../quant/codes.ts";
-import { EMBEDDING, linearSpecs, parameterSpecs } from "../model/parameters.ts";
+import { EMBEDDING, parameterSpecs } from "../model/parameters.ts";
 import { removeFolder } from "../folder/leftovers.ts";
-import { type Checkpoint, CONFIG_FILE, openCheckpoint, type StoredTensor } from "./open.ts";
+import { type Checkpoint, codedIn, CONFIG_FILE, openCheckpoint, WEIGHTS_FILE } from "./open.ts";
 import {
   findMatrices,
+  matricesIn,
+  type MatrixSpec,
   parseQuantization,
+  partsOf,
   QUANTIZATION_KEY,
   quantizationJson,
   type QuantizedMatrices,
@@ -25,9 +30,12 @@ import {
 import { findTensors } from "./weight_files.ts";
 
 /** Changes whenever an entry would no longer be made with the same bytes. */
-const VERSION = 2;
+const VERSION = 3;
 
 const LEAST_BYTES = 64 << 20;
+
+/** Largest share of the free bytes of the disk that an entry may take. */
+const SHARE_OF_FREE = 0.5;
 
 /** Folder where commands and programs keep entries. */
 export function weightCacheFolder(): string {
@@ -42,7 +50,7 @@ export interface QuantizedCache {
   /** Models with matrices of fewer bytes are quantized sooner than an entry is opened (default 64 MiB). */
   readonly leastBytes?: number;
   /** Called with the bytes of an entry that is being made. */
-  onMake?(bytes: number): void;
+  onMake?(bytes: number, kind: QuantizedFormat["kind"]): void;
   onProgress?(bytesDone: number, bytesTotal: number): void;
   readonly signal?: AbortSignal | undefined;
 }
@@ -59,25 +67,28 @@ export interface CacheEntry {
 }
 
 /**
- * The checkpoint with matrices from the cache, which makes them if they are not there. Undefined for a
- * model too small or too large for the cache.
+ * The checkpoint with matrices from the cache, which makes them if they are not there: all in one format,
+ * or without one the codes of a GGUF file. Undefined for a model without codes, or one that is too small or
+ * too large for the cache.
  * @throws {EnvironmentError} when the entry cannot be written
  */
 export async function openFromCache(
   checkpoint: Checkpoint,
-  format: QuantizedFormat,
+  format: QuantizedFormat | undefined,
   cache: QuantizedCache,
 ): Promise<Checkpoint | undefined> {
   const { adapter, directory } = checkpoint;
   const base = adapter ? await openCheckpoint(directory) : checkpoint;
-  const stored = linearSpecs(base.config).map(({ name }) => base.tensors.get(name)!);
-  const storedBytes = stored.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  const matrices = format ? matricesIn(base.config, format) : codedIn(base);
+  const stored = matrices.map(({ name }) => base.tensors.get(name)!);
+  const storedBytes = stored.map(({ encoding, byteLength }) => encoding?.byteLength ?? byteLength)
+    .reduce((sum, bytes) => sum + bytes, 0);
   if (storedBytes < (cache.leastBytes ?? LEAST_BYTES)) return undefined;
-  const path = `${cache.folder}/${await keyOf(base, format)}`;
-  let quantization = await openEntry(path, base);
+  const path = `${cache.folder}/${await keyOf(base, matrices)}`;
+  let quantization = await openEntry(path, matrices);
   if (!quantization) {
-    if (!await makeEntry(path, base, format, stored, cache)) return undefined;
-    quantization = await openEntry(path, base);
+    if (!await makeEntry(path, base, matrices, cache)) return undefined;
+    quantization = await openEntry(path, matrices);
     if (!quantization) throw new DataError(`"${path}" was damaged while it was written`);
   }
   const now = new Date();
@@ -85,20 +96,17 @@ export async function openFromCache(
   return laidOver(checkpoint, quantization);
 }
 
-/** Writes an entry; false when it would pass the limit on its own. */
+/** Writes an entry; false when it would pass the limit, or the room on the disk, on its own. */
 async function makeEntry(
   path: string,
   base: Checkpoint,
-  format: QuantizedFormat,
-  matrices: readonly StoredTensor[],
+  matrices: readonly MatrixSpec[],
   cache: QuantizedCache,
 ): Promise<boolean> {
   const { writeFolder } = await import("../folder/folder.ts");
-  const { Quantizer } = await import("./quantizer.ts");
-  const { writeJson, writeWeights } = await import("./write.ts");
-  using quantizer = new Quantizer(matrices, format);
-  const { tensors } = quantizer;
-  const bytes = tensors.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  const { writeCodedFile } = await import("./coded_file.ts");
+  const { writeJson } = await import("./write.ts");
+  const bytes = matrices.flatMap(partsOf).reduce((sum, { byteLength }) => sum + byteLength, 0);
   if (bytes > cache.limitBytes) return false;
   try {
     await Deno.mkdir(cache.folder, { recursive: true });
@@ -106,18 +114,21 @@ async function makeEntry(
     const { message } = ioError("write folder", cache.folder, error);
     throw new EnvironmentError(message, { cause: error });
   }
-  cache.onMake?.(bytes);
+  const { format } = mostOf(matrices);
+  const { bavail, bsize } = await statfs(cache.folder);
+  if (bytes > SHARE_OF_FREE * bavail * bsize) return false;
+  cache.onMake?.(bytes, format.kind);
   if (await statIfExists(path)) await removeFolder(path);
   await evict(cache.folder, cache.limitBytes - bytes);
   // Nothing reads these hashes here, so the contents are not hashed.
   const key = basename(path);
   const scheme = quantizationJson({ format, sourceSha256: key, weightsSha256: key });
+  const stored = matrices.map(({ name, format }) => ({ tensor: base.tensors.get(name)!, format }));
   const { signal } = cache;
-  let done = 0;
-  const inspect = (piece: Uint8Array) => cache.onProgress?.(done += piece.length, bytes);
+  const onProgress = (done: number) => cache.onProgress?.(done, bytes);
   try {
     await writeFolder(path, { signal }, async (folder) => {
-      await writeWeights(folder, tensors, { inspect, signal, maxShardBytes: Infinity });
+      await writeCodedFile(`${folder}/${WEIGHTS_FILE}`, stored, { signal, onProgress });
       const json = { model: base.directory, [QUANTIZATION_KEY]: scheme };
       await writeJson(`${folder}/${CONFIG_FILE}`, json);
     });
@@ -128,22 +139,31 @@ async function makeEntry(
   return true;
 }
 
+/** The format of most matrices, for those who list entries. */
+function mostOf(matrices: readonly MatrixSpec[]): MatrixSpec {
+  const byFormat = Map.groupBy(matrices, ({ format }) => `${format.kind} ${format.block}`);
+  return [...byFormat.values()].reduce((a, b) => b.length > a.length ? b : a)[0]!;
+}
+
 /** Name of the entry for a checkpoint without an adapter. */
-async function keyOf({ tensors }: Checkpoint, format: QuantizedFormat): Promise<string> {
+async function keyOf({ tensors }: Checkpoint, matrices: readonly MatrixSpec[]): Promise<string> {
   const paths = [...new Set([...tensors.values()].map(({ path }) => path))].sort();
   const files = await Promise.all(paths.map(async (path) => {
     const { size, mtime, ino } = await Deno.stat(path);
     return [path, size, mtime?.getTime(), ino];
   }));
-  const parts = [VERSION, format.kind, format.block, files, [...tensors.values()]];
+  const parts = [VERSION, matrices, files, [...tensors.values()]];
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
 }
 
 /** The matrices of an entry; undefined where there is none or it is damaged. */
-async function openEntry(path: string, base: Checkpoint): Promise<QuantizedMatrices | undefined> {
+async function openEntry(
+  path: string,
+  matrices: readonly MatrixSpec[],
+): Promise<QuantizedMatrices | undefined> {
   try {
     const scheme = parseQuantization(await readJsonObject(`${path}/${CONFIG_FILE}`), path);
-    return scheme && findMatrices(path, base.config, scheme, await findTensors(path));
+    return scheme && findMatrices(path, matrices, scheme, await findTensors(path));
   } catch (error) {
     if (error instanceof DataError) return undefined;
     throw error;

@@ -12,7 +12,7 @@ import { quantizeRows, type ReadBytes, readsFrom } from "../quant/stored.ts";
 import { Thread } from "../base/thread.ts";
 import { elementCount } from "../model/parameters.ts";
 import type { StoredTensor } from "./open.ts";
-import { partNames, partShapes } from "./quantization.ts";
+import { type MatrixPart, partsOf } from "./quantization.ts";
 import { finitePart } from "./read.ts";
 import type { ByteGenerator, OutputTensor } from "./write.ts";
 
@@ -28,30 +28,43 @@ const LEAST_ELEMENTS = 1 << 25;
 /** Batches under way: while a thread makes one, the next waits for it. */
 const BATCHES_PER_THREAD = 3;
 
-/** Some rows of a matrix. */
-export interface RowBatch {
+/** A matrix and the format that it is to have. */
+export interface Matrix {
   readonly tensor: StoredTensor;
   readonly format: QuantizedFormat;
+}
+
+/** Makes room for codes of a shape and format. */
+export type Rooms = typeof roomFor;
+
+/** Some rows of a matrix. */
+export interface RowBatch extends Matrix {
   readonly first: number;
   readonly count: number;
 }
 
 /**
- * Codes and scales of rows.
+ * Codes and scales of rows, in the memory that `room` returns.
  * @throws {NumericalError} for a weight that is NaN or infinite
  */
-export function quantizeBatch({ tensor, format, first, count }: RowBatch): Quantized {
+export function quantizeBatch(
+  { tensor, format, first, count }: RowBatch,
+  room: Rooms = roomFor,
+): Quantized {
   const columns = tensor.shape[1]!;
   const shape = [count, columns], packed = packing(shape, format);
-  const made = roomFor(shape, format);
+  const made = room(shape, format);
   using file = openRegularFile(tensor.path);
-  const read = tensor.encoding ? readsFrom(file, tensor.path) : readsAgain(file, tensor.path);
+  // Rows of interleaved halves are joined of several reads.
+  const reads = tensor.encoding?.headDim === undefined ? readsAgain : readsFrom;
+  const read = reads(file, tensor.path);
   const step = Math.max(1, Math.floor(STEP_ELEMENTS / columns));
   for (let row = 0; row < count; row += step) {
     const rows = { first: first + row, count: Math.min(step, count - row) };
     quantizeRows(tensor, rows, format, fromRow(made, row, packed), read);
   }
-  if (findNonFinite(new Uint8Array(made.scales.buffer), "f32") !== -1) {
+  const { scales, offsets = scales } = made;
+  if ([scales, offsets].some(({ buffer }) => findNonFinite(new Uint8Array(buffer), "f32") !== -1)) {
     const size = columns * ELEMENT_BYTES[tensor.dtype];
     finitePart(tensor, first * size, count * size); // names the element
   }
@@ -69,36 +82,33 @@ function readsAgain(file: Deno.FsFile, path: string): ReadBytes {
   };
 }
 
-/** Codes and scales of matrices as tensors to be written once, in their order; dispose of it after that. */
+/** Codes, scales and offsets of matrices as tensors to be written once, in their order; dispose of it after that. */
 export class Quantizer implements Disposable {
   readonly tensors: readonly OutputTensor[];
   readonly #batches: Iterator<RowBatch>;
-  readonly #isLarge: boolean;
   readonly #made: Promise<Quantized>[] = [];
-  #threads: readonly Thread<RowBatch, Quantized>[] = [];
+  #threads: readonly Thread<RowBatch, Quantized>[] | undefined;
 
-  constructor(matrices: readonly StoredTensor[], format: QuantizedFormat) {
-    const elements = matrices.reduce((sum, { shape }) => sum + elementCount(shape), 0);
-    this.#isLarge = elements >= LEAST_ELEMENTS;
-    this.#batches = batchesOf(matrices, format);
-    this.tensors = matrices.flatMap((tensor) => this.#parts(tensor, format));
+  constructor(private readonly matrices: readonly Matrix[]) {
+    this.#batches = batchesOf(matrices);
+    this.tensors = matrices.flatMap((matrix) => this.#parts(matrix));
   }
 
   [Symbol.dispose](): void {
-    for (const thread of this.#threads) thread.end();
+    for (const thread of this.#threads ?? []) thread.end();
   }
 
-  #parts(tensor: StoredTensor, format: QuantizedFormat): OutputTensor[] {
-    const names = partNames(tensor.name), shapes = partShapes(tensor.shape, format);
-    const scales: Uint8Array[] = [];
-    let codes = new Uint8Array(0), whole: Uint8Array<ArrayBuffer> | undefined;
+  #parts({ tensor, format }: Matrix): OutputTensor[] {
+    const numbers = { scales: [] as Uint8Array[], offsets: [] as Uint8Array[] };
+    let codes = new Uint8Array(0);
     const nextCodes: ByteGenerator = async (_, length) => {
       const piece = new Uint8Array(length);
       for (let filled = 0; filled < length;) {
         if (codes.length === 0) {
-          const batch = await this.#next();
+          const { scales, offsets, ...batch } = await this.#next();
           codes = batch.codes as Uint8Array<ArrayBuffer>;
-          scales.push(new Uint8Array(batch.scales.buffer));
+          numbers.scales.push(new Uint8Array(scales.buffer));
+          if (offsets) numbers.offsets.push(new Uint8Array(offsets.buffer));
         }
         const part = codes.subarray(0, length - filled);
         piece.set(part, filled);
@@ -107,33 +117,14 @@ export class Quantizer implements Disposable {
       }
       return piece;
     };
-    const nextScales: ByteGenerator = (start, length) => {
-      whole ??= joinBytes(scales.splice(0));
-      const piece = whole.subarray(start, start + length);
-      if (start + length === whole.length) whole = undefined; // given once
-      return piece;
-    };
-    return [
-      {
-        name: names.codes,
-        dtype: "u8",
-        shape: shapes.codes,
-        byteLength: elementCount(shapes.codes),
-        source: nextCodes,
-      },
-      {
-        name: names.scales,
-        dtype: "f32",
-        shape: shapes.scales,
-        byteLength: 4 * elementCount(shapes.scales),
-        source: nextScales,
-      },
-    ];
+    const sourceOf = ({ kind }: MatrixPart) =>
+      kind === "codes" ? nextCodes : givenOnce(numbers[kind]);
+    return partsOf({ ...tensor, format }).map((part) => ({ ...part, source: sourceOf(part) }));
   }
 
   /** The next batch of all, with others begun behind it. */
   #next(): Promise<Quantized> {
-    if (this.#isLarge && this.#threads.length === 0) this.#start();
+    this.#threads ??= startThreads(this.matrices);
     const ahead = Math.max(1, BATCHES_PER_THREAD * this.#threads.length);
     while (this.#made.length < ahead) {
       const { value, done } = this.#batches.next();
@@ -145,27 +136,42 @@ export class Quantizer implements Disposable {
     return this.#made.shift()!;
   }
 
-  #start(): void {
-    const worker = new URL("./quantize_worker.ts", import.meta.url);
-    this.#threads = Array.from(
-      { length: usableCores() },
-      () => new Thread<RowBatch, Quantized>(worker, "quantize worker"),
-    );
-  }
-
   async #quantize(batch: RowBatch): Promise<Quantized> {
-    const [thread] = this.#threads.toSorted((a, b) => a.waiting - b.waiting);
+    const [thread] = this.#threads!.toSorted((a, b) => a.waiting - b.waiting);
     return thread ? await thread.ask(batch) : quantizeBatch(batch);
   }
 }
 
-function* batchesOf(
-  matrices: readonly StoredTensor[],
-  format: QuantizedFormat,
+/** Threads for the batches of matrices, which may write into a folder; none where there is little to do. */
+export function startThreads<Answer>(
+  matrices: readonly Matrix[],
+  folder?: string,
+): Thread<RowBatch, Answer>[] {
+  const elements = matrices.reduce((sum, { tensor }) => sum + elementCount(tensor.shape), 0);
+  const worker = new URL("./quantize_worker.ts", import.meta.url);
+  const length = elements < LEAST_ELEMENTS ? 0 : usableCores();
+  return Array.from({ length }, () => new Thread(worker, "quantize worker", folder));
+}
+
+/** The bytes of some arrays, joined when they are asked for and forgotten after the last. */
+function givenOnce(arrays: Uint8Array[]): ByteGenerator {
+  let whole: Uint8Array<ArrayBuffer> | undefined;
+  return (start, length) => {
+    whole ??= joinBytes(arrays.splice(0));
+    const piece = whole.subarray(start, start + length);
+    if (start + length === whole.length) whole = undefined;
+    return piece;
+  };
+}
+
+/** Batches of matrices, of so many elements and in their order. */
+export function* batchesOf(
+  matrices: readonly Matrix[],
+  elements = BATCH_ELEMENTS,
 ): Generator<RowBatch, undefined> {
-  for (const tensor of matrices) {
+  for (const { tensor, format } of matrices) {
     const [rows, columns] = tensor.shape as [number, number];
-    const step = Math.max(1, Math.floor(BATCH_ELEMENTS / columns));
+    const step = Math.max(1, Math.floor(elements / columns));
     for (let first = 0; first < rows; first += step) {
       yield { tensor, format, first, count: Math.min(step, rows - first) };
     }

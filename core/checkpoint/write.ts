@@ -197,7 +197,8 @@ export async function copyCompanions(files: ModelFiles, folder: string): Promise
   return copied;
 }
 
-async function writeDurably(
+/** Opens a file for `write`, and waits until it is on the disk. */
+export async function writeDurably(
   path: string,
   write: (file: Deno.FsFile) => Promise<void> | void,
 ): Promise<void> {
@@ -214,7 +215,7 @@ async function writeDurably(
  * Sends to the disk what is written so far while more is being written, so that little is left to
  * wait for at the end. A file handle does one thing at a time, hence a second one.
  */
-class Flusher implements AsyncDisposable {
+export class Flusher implements AsyncDisposable {
   #file: Deno.FsFile | undefined;
   #flushing: Promise<void> | undefined;
   #unflushed = 0;

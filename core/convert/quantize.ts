@@ -52,8 +52,10 @@ export interface QuantizationPlan {
 export async function planQuantization(options: QuantizationOptions): Promise<QuantizationPlan> {
   const source = await openCheckpoint(options.model, { purpose: "`convert`" });
   await requireFreeTarget(options.out, options.overwrite ? "checkpoint" : undefined);
-  const matrices = linearSpecs(source.config).map(({ name }) => source.tensors.get(name)!);
-  const quantizer = new Quantizer(matrices, options.format);
+  const { format } = options;
+  const matrices = linearSpecs(source.config)
+    .map(({ name }) => ({ tensor: source.tensors.get(name)!, format }));
+  const quantizer = new Quantizer(matrices);
   const tensors = [...quantizer.tensors, ...otherTensors(source)];
   const bytes = tensors.reduce((sum, { byteLength }) => sum + byteLength, 0);
   return { options, source, quantizer, tensors, bytes };

@@ -93,36 +93,6 @@ function k45(codes: number, high?: number) {
   };
 }
 
-/** Scales and offsets of Q4_K and Q5_K, of whose codes `middle` becomes the zero. */
-function unpackScales(
-  b: Uint8Array,
-  at: number,
-  middle: number,
-  { scales, offsets }: Quantized,
-  n: number,
-): void {
-  const d = half(b, at), dmin = half(b, at + 2);
-  for (let j = 0; j < 8; j++) {
-    const [scale, min] = scaleAndMin(b, at + 4, j);
-    scales[n * 8 + j] = d * scale;
-    offsets![n * 8 + j] = middle * d * scale - dmin * min;
-  }
-}
-
-/** Codes of 4 bits; two of Q4_K that share a byte are 32 columns apart, and neighbours here. */
-function unpackQ4K(b: Uint8Array, at: number, target: Quantized, n: number): void {
-  const { codes } = target;
-  unpackScales(b, at, 8, target, n);
-  for (let pair = 0; pair < 4; pair++) {
-    const from = at + 16 + pair * 32, to = n * 128 + pair * 32;
-    for (let i = 0; i < 16; i++) {
-      const first = b[from + 2 * i]!, second = b[from + 2 * i + 1]!;
-      codes[to + i] = first & 15 | (second & 15) << 4;
-      codes[to + 16 + i] = first >> 4 | second & 240;
-    }
-  }
-}
-
 /** Returns a DataView of an array; keeps the last one. */
 function viewer(): (bytes: Uint8Array) => DataView {
   let last: Uint8Array | undefined, view: DataView;
@@ -139,8 +109,11 @@ const sourceOf = viewer(), wordsOf = viewer();
 /** Codes of 8 bits. */
 function unpackQ5K(b: Uint8Array, at: number, target: Quantized, n: number): void {
   const source = sourceOf(b), words = wordsOf(target.codes);
-  unpackScales(b, at, 16, target, n);
+  const d = half(b, at), dmin = half(b, at + 2);
   for (let j = 0; j < 8; j++) {
+    const [scale, min] = scaleAndMin(b, at + 4, j);
+    target.scales[n * 8 + j] = d * scale;
+    target.offsets![n * 8 + j] = 16 * d * scale - dmin * min;
     const from = at + 48 + (j >> 1) * 32, to = n * 256 + j * 32;
     for (let i = 0; i < 32; i += 4) {
       const low = source.getUint32(from + i, true) >>> (j & 1) * 4 & 0x0f0f0f0f;
@@ -296,7 +269,7 @@ const LAYOUTS = {
     },
     unpack: unpackQ3K,
   },
-  Q4_K: { elements: 256, bytes: 144, decode: k45(16), unpack: unpackQ4K },
+  Q4_K: { elements: 256, bytes: 144, decode: k45(16) },
   Q5_K: { elements: 256, bytes: 176, decode: k45(48, 16), unpack: unpackQ5K },
   Q6_K: byCodes(256, 210, 16, unpackQ6K),
   IQ4_NL: byCodes(32, 18, 32, unpackIQ4NL),

@@ -6,7 +6,14 @@
  * first. The last block of a row is padded with z, which stands for 0. Blocks of some GGUF types also have
  * an f32 offset c: x = s (q − z) + c.
  */
-import { memory, quantizeBlocks, repackBlocks, toF32 } from "../../kernels/cpu/quantize.wasm";
+import {
+  memory,
+  quantizeBlocks,
+  repackBlocks,
+  repackQ4K,
+  repackQ6K,
+  toF32,
+} from "../../kernels/cpu/quantize.wasm";
 import { BLOCKS, type BlockType, type Quantized } from "./blocks.ts";
 import { ELEMENT_BYTES, toF32Into, type WeightType } from "../base/dtype.ts";
 
@@ -113,24 +120,56 @@ export function quantize(
 
 /** Codes, scales and offsets of blocks of a GGUF file. Nothing but offsets is rounded. */
 export function repack(blocks: Uint8Array, type: BlockType, target: Quantized): void {
-  const { bytes, unpack } = BLOCKS[type];
-  if (unpack) {
-    for (let at = 0, i = 0; at < blocks.length; at += bytes) unpack(blocks, at, target, i++);
+  const { bytes, elements, unpack } = BLOCKS[type], kernel = KERNELS[type];
+  if (!kernel) {
+    for (let at = 0, i = 0; at < blocks.length; at += bytes) unpack!(blocks, at, target, i++);
     return;
   }
-  const { codes, scales } = target;
-  const bits = Number(type[1]), codeBytes = bits === 4 ? 16 : 32;
-  const step = BATCH_ELEMENTS / 32, count = blocks.length / bytes;
-  const at = reserve(BATCH_ELEMENTS);
-  for (let first = 0; first < count; first += step) {
+  const { codes, scales, offsets } = target;
+  const step = BATCH_ELEMENTS / elements, at = reserve(BATCH_ELEMENTS);
+  for (let first = 0; first * bytes < blocks.length; first += step) {
     const part = blocks.subarray(first * bytes, (first + step) * bytes);
     new Uint8Array(memory.buffer, at.stored).set(part);
-    repackBlocks(at.stored, at.stored + part.length, bits, at.codes, at.scales);
-    const made = part.length / bytes;
-    codes.set(new Uint8Array(memory.buffer, at.codes, made * codeBytes), first * codeBytes);
-    scales.set(new Float32Array(memory.buffer, at.scales, made), first);
+    kernel.run(at, at.stored + part.length);
+    const made = part.length / bytes * kernel.scales, done = first * kernel.scales;
+    const codeBytes = elements / kernel.scales * kernel.bits / 8;
+    codes.set(new Uint8Array(memory.buffer, at.codes, made * codeBytes), done * codeBytes);
+    scales.set(new Float32Array(memory.buffer, at.scales, made), done);
+    offsets?.set(new Float32Array(memory.buffer, at.values, made), done);
   }
 }
+
+/** Repacks blocks from `stored` to `end`; offsets go where values are in quantizing. */
+interface Kernel {
+  /** Per block. */
+  readonly scales: number;
+  /** Of a code. */
+  readonly bits: 8 | 4;
+  readonly run: (at: Addresses, end: number) => void;
+}
+
+/** Kernels of types without an offset, of 32 elements a block. */
+const blocksOf = (bits: number): Kernel => ({
+  scales: 1,
+  bits: bits === 4 ? 4 : 8,
+  run: ({ stored, codes, scales }, end) => repackBlocks(stored, end, bits, codes, scales),
+});
+
+const KERNELS: Partial<Readonly<Record<BlockType, Kernel>>> = {
+  Q8_0: blocksOf(8),
+  Q5_0: blocksOf(5),
+  Q4_0: blocksOf(4),
+  Q6_K: {
+    scales: 16,
+    bits: 8,
+    run: ({ stored, codes, scales }, end) => repackQ6K(stored, end, codes, scales),
+  },
+  Q4_K: {
+    scales: 8,
+    bits: 4,
+    run: ({ stored, codes, scales, values }, end) => repackQ4K(stored, end, codes, scales, values),
+  },
+};
 
 /** Addresses in the memory of the kernels. */
 type Addresses = Readonly<Record<"values" | "stored" | "codes" | "scales", number>>;

@@ -35,7 +35,7 @@ export interface FileRange {
   readonly byteLength: number;
 }
 
-/** A matrix of a quantized checkpoint: codes and scales in files, as `quantize` makes them. */
+/** A matrix in codes: these and its scales and offsets in files, as `quantizeRows` makes them. */
 export interface QuantizedTensor {
   /** Of `stored`, or f32. */
   readonly dtype: WeightType;
@@ -43,6 +43,7 @@ export interface QuantizedTensor {
   readonly format: QuantizedFormat;
   readonly codes: FileRange;
   readonly scales: FileRange;
+  readonly offsets?: FileRange;
   /** The matrix in full, where it is also an embedding table. */
   readonly stored?: FileTensor;
 }

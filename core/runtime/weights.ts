@@ -30,11 +30,13 @@ export function weightValues(stored: Weight): Float32Array {
   return values;
 }
 
-function codedValues({ shape, format, codes, scales }: QuantizedTensor): Float32Array {
+function codedValues({ shape, format, codes, ...numbers }: QuantizedTensor): Float32Array {
   const { rows, columns, bits } = packing(shape, format);
+  const { scales, offsets } = numbers;
   const parts = {
     codes: readRange(codes),
     scales: new Float32Array(readRange(scales).buffer),
+    ...(offsets && { offsets: new Float32Array(readRange(offsets).buffer) }),
   };
   return dequantize(parts, rows, columns, bits, format.block);
 }

@@ -38,7 +38,7 @@ export interface OpenOptions extends FindOptions, MatrixOptions {
   readonly dtype?: ElementChoice;
   /** Threads to compute with; all cores unless given. */
   readonly threads?: number | undefined;
-  /** Keeps quantized weights in the cache folder for the next start. */
+  /** Keeps quantized weights, and those of a GGUF file, in the cache folder for the next start. */
   readonly weightCache?: boolean;
   /** Bytes of that cache; those not used for longest go first. Unlimited unless given. */
   readonly cacheLimit?: number;
@@ -101,7 +101,8 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
   const format = matrixFormat(checkpoint, options);
   const { device: name = "auto" } = options;
   const keepsCodes = options.quantize === undefined && quantizes(name);
-  const stored = weightsOf(await keptWeights(checkpoint, format, options), { keepsCodes });
+  const kept = await keptWeights(checkpoint, format, { ...options, keepsCodes });
+  const stored = weightsOf(kept, { keepsCodes });
   const device = await openDevice(name, { ...options, ...format, matrices: format.kind });
   try {
     const { config } = checkpoint;
@@ -188,21 +189,24 @@ function keptKind(matrices: readonly KeptMatrix[]): MatrixKind {
 
 /**
  * The checkpoint with quantized weights of an earlier start, or of this one, which writes them for the
- * next; the checkpoint itself where nothing is quantized or kept.
+ * next; the checkpoint itself where nothing is in codes or kept.
  */
 async function keptWeights(
   checkpoint: Checkpoint,
   format: MatrixFormat,
-  { weightCache, cacheLimit = Infinity, events, signal }: OpenOptions,
+  { weightCache, cacheLimit = Infinity, events, signal, keepsCodes }: OpenOptions & {
+    readonly keepsCodes: boolean;
+  },
 ): Promise<Checkpoint> {
-  if (!weightCache || format.kind === "f32" || checkpoint.quantization) return checkpoint;
+  const isExact = format.kind === "f32";
+  if (!weightCache || checkpoint.quantization || isExact && !keepsCodes) return checkpoint;
   const { openFromCache, weightCacheFolder } = await import("../checkpoint/quantized_cache.ts");
   try {
-    const kept = await openFromCache(checkpoint, format, {
+    const kept = await openFromCache(checkpoint, isExact ? undefined : format, {
       folder: weightCacheFolder(),
       limitBytes: cacheLimit,
       signal,
-      onMake: (bytes) => events?.onQuantize?.(format.kind, bytes),
+      onMake: (bytes, kind) => events?.onQuantize?.(kind, bytes),
       onProgress: (done) => events?.onBytes?.(done),
     });
     return kept ?? checkpoint;

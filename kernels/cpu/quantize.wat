@@ -112,6 +112,27 @@
       (local.set $values (local.get $blockEnd))
       (br_if $blocks (i32.lt_u (local.get $values) (local.get $end)))))
 
+  ;; The f16 at an address. It has the bits of an f32 whose exponent is 112 less; infinities and NaN have all
+  ;; its bits.
+  (func $f16 (param $at i32) (result f32) (local $half i32)
+    (local.set $half (i32.load16_u (local.get $at)))
+    (f32.copysign
+      (select
+        (f32.reinterpret_i32 (i32.or (i32.const 0x7f800000)
+          (i32.shl (local.get $half) (i32.const 13))))
+        (f32.mul (f32.const 0x1p112) (f32.reinterpret_i32
+          (i32.shl (i32.and (local.get $half) (i32.const 0x7fff)) (i32.const 13))))
+        (i32.eq (i32.const 0x7c00) (i32.and (local.get $half) (i32.const 0x7c00))))
+      (f32.reinterpret_i32 (i32.shl (local.get $half) (i32.const 16)))))
+
+  ;; 32 codes of 4 bits, a byte each: the second of each pair of neighbours moves to the high half of the first.
+  (func $pairs (param $first v128) (param $second v128) (result v128)
+    (i8x16.narrow_i16x8_u
+      (v128.and (i16x8.splat (i32.const 255)) (v128.or (local.get $first)
+        (i16x8.shr_u (local.get $first) (i32.const 4))))
+      (v128.and (i16x8.splat (i32.const 255)) (v128.or (local.get $second)
+        (i16x8.shr_u (local.get $second) (i32.const 4))))))
+
   ;; Bit i mod 8 of byte i as 16, and 112 more, by which codes around 16 become codes around 128.
   (func $fifthBits (param $bytes v128) (result v128)
     (i8x16.add (i8x16.splat (i32.const 112)) (v128.and (i8x16.splat (i32.const 16))
@@ -123,18 +144,9 @@
   ;; 5 bits, which become 8, have their highest bits in a word before.
   (func (export "repackBlocks")
     (param $from i32) (param $end i32) (param $bits i32) (param $codes i32) (param $scales i32)
-    (local $half i32) (local $low v128) (local $high v128) (local $fifth v128)
+    (local $low v128) (local $high v128) (local $fifth v128)
     (loop $next
-      ;; An f16 has the bits of an f32 whose exponent is 112 less; infinities and NaN have all its bits.
-      (local.set $half (i32.load16_u (local.get $from)))
-      (f32.store (local.get $scales) (f32.copysign
-        (select
-          (f32.reinterpret_i32 (i32.or (i32.const 0x7f800000)
-            (i32.shl (local.get $half) (i32.const 13))))
-          (f32.mul (f32.const 0x1p112) (f32.reinterpret_i32
-            (i32.shl (i32.and (local.get $half) (i32.const 0x7fff)) (i32.const 13))))
-          (i32.eq (i32.const 0x7c00) (i32.and (local.get $half) (i32.const 0x7c00))))
-        (f32.reinterpret_i32 (i32.shl (local.get $half) (i32.const 16)))))
+      (f32.store (local.get $scales) (call $f16 (local.get $from)))
       (local.set $scales (i32.add (local.get $scales) (i32.const 4)))
 
       (local.set $low (v128.load offset=2 (local.get $from)))
@@ -163,14 +175,87 @@
           (local.set $codes (i32.add (local.get $codes) (i32.const 32)))
           (local.set $from (i32.add (local.get $from) (i32.const 22))))
         (else
-          ;; Neighbours share a byte: the second of each pair moves to the high half of the first.
           (local.set $high (i8x16.shr_u (local.get $low) (i32.const 4)))
           (local.set $low (v128.and (local.get $low) (i8x16.splat (i32.const 15))))
-          (v128.store (local.get $codes) (i8x16.narrow_i16x8_u
-            (v128.and (i16x8.splat (i32.const 255)) (v128.or (local.get $low)
-              (i16x8.shr_u (local.get $low) (i32.const 4))))
-            (v128.and (i16x8.splat (i32.const 255)) (v128.or (local.get $high)
-              (i16x8.shr_u (local.get $high) (i32.const 4))))))
+          (v128.store (local.get $codes) (call $pairs (local.get $low) (local.get $high)))
           (local.set $codes (i32.add (local.get $codes) (i32.const 16)))
           (local.set $from (i32.add (local.get $from) (i32.const 18)))))
+      (br_if $next (i32.lt_u (local.get $from) (local.get $end)))))
+
+  ;; Repacks Q6_K blocks of 256 elements: low halves of codes, their two high bits, 16 scales of 8 bits, and what
+  ;; scales them. Codes become 8 bits around 128.
+  (func (export "repackQ6K") (param $from i32) (param $end i32) (param $codes i32) (param $scales i32)
+    (local $group i32) (local $quarter i32) (local $half i32) (local $d f32)
+    (loop $next
+      (local.set $d (call $f16 (i32.add (local.get $from) (i32.const 208))))
+      (local.set $group (i32.const 0))
+      (loop $groups
+        (f32.store (local.get $scales) (f32.mul (local.get $d) (f32.convert_i32_s
+          (i32.load8_s offset=192 (i32.add (local.get $from) (local.get $group))))))
+        (local.set $half (i32.shr_u (local.get $group) (i32.const 3)))
+        (local.set $quarter (i32.and (i32.shr_u (local.get $group) (i32.const 1)) (i32.const 3)))
+        (v128.store (local.get $codes) (i8x16.add (i8x16.splat (i32.const 96)) (v128.or
+          (v128.and (i8x16.splat (i32.const 15)) (i8x16.shr_u
+            (v128.load (i32.add (local.get $from) (i32.add
+              (i32.shl (local.get $half) (i32.const 6))
+              (i32.shl (i32.and (local.get $group) (i32.const 3)) (i32.const 4)))))
+            (i32.shl (i32.shr_u (local.get $quarter) (i32.const 1)) (i32.const 2))))
+          (i8x16.shl (v128.and (i8x16.splat (i32.const 3)) (i8x16.shr_u
+            (v128.load offset=128 (i32.add (local.get $from) (i32.add
+              (i32.shl (local.get $half) (i32.const 5))
+              (i32.shl (i32.and (local.get $group) (i32.const 1)) (i32.const 4)))))
+            (i32.shl (local.get $quarter) (i32.const 1)))) (i32.const 4)))))
+        (local.set $codes (i32.add (local.get $codes) (i32.const 16)))
+        (local.set $scales (i32.add (local.get $scales) (i32.const 4)))
+        (local.set $group (i32.add (local.get $group) (i32.const 1)))
+        (br_if $groups (i32.lt_u (local.get $group) (i32.const 16))))
+      (local.set $from (i32.add (local.get $from) (i32.const 210)))
+      (br_if $next (i32.lt_u (local.get $from) (local.get $end)))))
+
+  ;; Repacks Q4_K blocks of 256 elements: what scales the scales and minima, 8 of each in 6 bits, and codes, of which
+  ;; two that share a byte are 32 elements apart. Zero becomes 8; offsets are rounded once.
+  (func (export "repackQ4K")
+    (param $from i32) (param $end i32) (param $codes i32) (param $scales i32) (param $offsets i32)
+    (local $j i32) (local $at i32) (local $both i32) (local $scale i32) (local $min i32)
+    (local $first v128) (local $second v128) (local $step f64) (local $four v128)
+    (local.set $four (i8x16.splat (i32.const 15)))
+    (loop $next
+      (local.set $j (i32.const 0))
+      (loop $groups
+        (local.set $at (i32.add (local.get $from) (local.get $j)))
+        (local.set $both (i32.load8_u offset=8 (local.get $at)))
+        (if (i32.lt_u (local.get $j) (i32.const 4))
+          (then
+            (local.set $scale (i32.and (i32.load8_u offset=4 (local.get $at)) (i32.const 63)))
+            (local.set $min (i32.and (local.get $both) (i32.const 63))))
+          (else
+            (local.set $scale (i32.or (i32.and (local.get $both) (i32.const 15)) (i32.shl
+              (i32.shr_u (i32.load8_u (local.get $at)) (i32.const 6)) (i32.const 4))))
+            (local.set $min (i32.or (i32.shr_u (local.get $both) (i32.const 4)) (i32.shl
+              (i32.shr_u (i32.load8_u offset=4 (local.get $at)) (i32.const 6)) (i32.const 4))))))
+        (local.set $step (f64.mul (f64.promote_f32 (call $f16 (local.get $from)))
+          (f64.convert_i32_u (local.get $scale))))
+        (f32.store (local.get $scales) (f32.demote_f64 (local.get $step)))
+        (f32.store (local.get $offsets) (f32.demote_f64 (f64.sub
+          (f64.mul (f64.const 8) (local.get $step))
+          (f64.mul (f64.promote_f32 (call $f16 (i32.add (local.get $from) (i32.const 2))))
+            (f64.convert_i32_u (local.get $min))))))
+        (local.set $scales (i32.add (local.get $scales) (i32.const 4)))
+        (local.set $offsets (i32.add (local.get $offsets) (i32.const 4)))
+        (local.set $j (i32.add (local.get $j) (i32.const 1)))
+        (br_if $groups (i32.lt_u (local.get $j) (i32.const 8))))
+      (local.set $at (i32.add (local.get $from) (i32.const 16)))
+      (local.set $from (i32.add (local.get $from) (i32.const 144)))
+      (loop $parts
+        (local.set $first (v128.load (local.get $at)))
+        (local.set $second (v128.load offset=16 (local.get $at)))
+        (v128.store (local.get $codes) (call $pairs
+          (v128.and (local.get $four) (local.get $first))
+          (v128.and (local.get $four) (local.get $second))))
+        (v128.store offset=16 (local.get $codes) (call $pairs
+          (i8x16.shr_u (local.get $first) (i32.const 4))
+          (i8x16.shr_u (local.get $second) (i32.const 4))))
+        (local.set $codes (i32.add (local.get $codes) (i32.const 32)))
+        (local.set $at (i32.add (local.get $at) (i32.const 32)))
+        (br_if $parts (i32.lt_u (local.get $at) (local.get $from))))
       (br_if $next (i32.lt_u (local.get $from) (local.get $end))))))

@@ -165,11 +165,9 @@ Deno.test("--quantize keeps weights for the next start, which gives the same tok
     assertStringIncludes(without.stderr, "warning: quantized weights were not kept: ");
   }));
 
-Deno.test("a small model is not kept, and the flags of the cache need --quantize", () =>
+Deno.test("a small model is not kept", () =>
   withScratch(async (cwd) => {
     const small = `generate --model ${PLAIN_MODEL} --prompt a --max-tokens 1`;
     await succeed(`${small} --quantize q8`, { env: { PARSCALE_CACHE: `${cwd}/cache` } });
     assert(!(await Deno.stat(`${cwd}/cache/weights`).catch(() => undefined)));
-    const idle = await runParscale(`${small} --cache-limit 1GB`);
-    assertStringIncludes(idle.stderr, "--cache-limit` has no effect without `--quantize`");
   }));

@@ -54,6 +54,22 @@ function measure(pid: number): { files: number; memory: number } {
   return { files, memory: Number(/^VmRSS:\s+(\d+) kB/m.exec(status)![1]) / 1024 };
 }
 
+/** Seconds of processor time so far: of all processes, and of server and clients. */
+function processorTime(server: number): { all: number; own: number } {
+  const fields = (path: string) => Deno.readTextFileSync(path).split("\n")[0]!.split(/ +/);
+  const [, user, nice, system] = fields("/proc/stat").map(Number) as [
+    number,
+    number,
+    number,
+    number,
+  ];
+  const own = [server, Deno.pid].flatMap((pid) => fields(`/proc/${pid}/stat`).slice(13, 15));
+  return {
+    all: (user + nice + system) / 100,
+    own: own.reduce((sum, n) => sum + Number(n), 0) / 100,
+  };
+}
+
 /** Start of a request, counted in requests, and how many that began later ended before it. */
 interface Wait {
   readonly began: number;
@@ -153,13 +169,15 @@ Deno.test({
     await using server = await TestServer.start([...args, "--max-model-len", "2048"]);
     const { pid } = server.process;
     const soak = new Soak(server), memory: number[] = [];
-    const before = measure(pid);
+    const before = measure(pid), began = performance.now(), used = processorTime(pid);
     const watch = setInterval(() => memory.push(measure(pid).memory), 250);
     const end = performance.now() + 1000 * SECONDS;
     await Promise.all(Array.from({ length: CLIENTS }, async () => {
       while (performance.now() < end || soak.count < REQUESTS) await soak.send();
     }));
     clearInterval(watch);
+    const elapsed = (performance.now() - began) / 1000, { all, own } = processorTime(pid);
+    const [ours, total] = [own - used.own, all - used.all].map((time) => time / elapsed);
     await until(async () => {
       const metrics = await server.metrics();
       return [...metrics].every(([name, value]) => !/num_requests_/.test(name) || value === 0);
@@ -180,7 +198,8 @@ Deno.test({
     const early = mean(memory.slice(quarter, 2 * quarter)), late = mean(memory.slice(-quarter));
     console.log(
       `${soak.aborted} aborted; memory ${early.toFixed(0)} MiB in the second quarter, ` +
-        `${late.toFixed(0)} MiB in the last; files ${before.files}, ${after.files}`,
+        `${late.toFixed(0)} MiB in the last; files ${before.files}, ${after.files}; cores used: ` +
+        `${ours!.toFixed(2)} by server and clients, ${(total! - ours!).toFixed(2)} by others`,
     );
     assertEquals(soak.lost, []);
     assertEquals(unfair, []);

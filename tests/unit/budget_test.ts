@@ -41,7 +41,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/base": 1650,
   "core/base/platform": 450,
   "core/bringup": 500,
-  "core/checkpoint": 2550,
+  "core/checkpoint": 2700,
   "core/checkpoint/gguf": 1200,
   "core/collective": 1250,
   "core/convert": 850,
@@ -70,7 +70,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/runtime/memory": 300,
   "core/runtime/onnxruntime": 500,
   "core/runtime/onnxruntime/capi": 500,
-  "core/runtime/onnxruntime/lowering": 1000,
+  "core/runtime/onnxruntime/lowering": 1100,
   "core/runtime/onnxruntime/session": 850,
   "core/runtime/onnxruntime/webgpu": 550,
   "core/runtime/reference": 450,
@@ -83,14 +83,14 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/train": 1900,
   "kernels/backward": 650,
   "kernels/common": 400,
-  "kernels/cpu": 200,
+  "kernels/cpu": 300,
   "kernels/forward": 850,
   "kernels/optimizer": 50,
   "kernels/primitive": 300,
 };
 
 /** Most lines of all folders. */
-const ALL = 82800;
+const ALL = 83100;
 
 function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
   for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {

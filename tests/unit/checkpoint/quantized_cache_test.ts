@@ -1,13 +1,26 @@
 /** The cache of quantized weights: what is kept, what is made again, and what goes first. */
-import { assertEquals } from "@std/assert";
-import { openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
+import { assertEquals, assertThrows } from "@std/assert";
+import { EnvironmentError } from "../../../core/base/errors.ts";
+import { writeBatch } from "../../../core/checkpoint/coded_file.ts";
+import {
+  codedIn,
+  openCheckpoint,
+  type QuantizedWeight,
+  weightsOf,
+} from "../../../core/checkpoint/open.ts";
 import {
   cacheEntries,
   clearCache,
   openFromCache,
 } from "../../../core/checkpoint/quantized_cache.ts";
-import type { QuantizedFormat } from "../../../core/quant/codes.ts";
-import { copyModel, withScratch } from "./testing.ts";
+import { Engine } from "../../../core/generate/engine.ts";
+import type { ModelConfig } from "../../../core/model/config.ts";
+import { type QuantizedFormat, roomFor } from "../../../core/quant/codes.ts";
+import { EMBEDDING } from "../../../core/model/parameters.ts";
+import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
+import { quantizeWeight, readRange } from "../../../core/runtime/weights.ts";
+import { writeGguf, writeTinyFolder } from "../../gguf_model.ts";
+import { copyModel, MODELS, withScratch } from "./testing.ts";
 
 const Q4 = { kind: "q4", block: 32 } as const;
 
@@ -34,6 +47,72 @@ const withCache = (work: (place: Place) => Promise<void>) =>
       });
     await work({ model, cache, made, open });
   });
+
+/** Log-probabilities of a few tokens. */
+async function scored(weights: Weights, config: ModelConfig): Promise<ArrayLike<number>> {
+  const device = new CpuDevice({ threads: 2, splitAbove: 64 });
+  try {
+    const engine = new Engine(device, config, weights);
+    using cache = engine.createCache(1, 4);
+    const input = { ids: [[1, 5, 9, 200]], start: [0], select: [0, 1, 2, 3] };
+    return Float32Array.from((await engine.forward(cache, input)).get("logits")!);
+  } finally {
+    device.close();
+  }
+}
+
+Deno.test("codes of a GGUF file are kept in their own formats, and give the same logits", () =>
+  withScratch(async (folder) => {
+    const path = `${folder}/model.gguf`, cache = `${folder}/weights`, made: number[] = [];
+    await writeTinyFolder(`${folder}/wide`, "qwen2", { hidden_size: 256, head_dim: 64 });
+    const type = (name: string) =>
+      /token_embd/.test(name) ? "Q6_K" : /ffn_up|attn_v/.test(name) ? "Q4_K" : "Q8_0";
+    await writeGguf(path, `${folder}/wide`, { type });
+    const file = await openCheckpoint(path);
+    const open = () => {
+      const onMake = (bytes: number) => void made.push(bytes);
+      const options = { folder: cache, limitBytes: Infinity, leastBytes: 0, onMake };
+      return openFromCache(file, undefined, options);
+    };
+    const options = { keepsCodes: true }, expected = weightsOf(file, options);
+    const logits = await scored(expected, file.config);
+    for (let start = 0; start < 2; start++) {
+      const weights = weightsOf((await open())!, options);
+      for (const { name, shape, format } of codedIn(file)) {
+        const weight = weights.get(name) as QuantizedWeight;
+        assertEquals(weight.format, format, name);
+        const own = roomFor(shape, format);
+        quantizeWeight(file.tensors.get(name)!, format, own, undefined);
+        assertEquals(readRange(weight.codes), own.codes, name);
+        assertEquals(readRange(weight.scales), new Uint8Array(own.scales.buffer), name);
+        const offsets = own.offsets && new Uint8Array(own.offsets.buffer);
+        assertEquals(weight.offsets && readRange(weight.offsets), offsets, name);
+      }
+      assertEquals(await scored(weights, file.config), logits);
+    }
+    assertEquals(made.length, 1);
+    await writeGguf(path, `${folder}/wide`);
+    assertEquals(
+      await openFromCache(await openCheckpoint(path), undefined, {
+        folder: cache,
+        limitBytes: Infinity,
+      }),
+      undefined,
+      "a file without codes",
+    );
+  }));
+
+Deno.test({
+  name:
+    "rows that the disk has no room for are an error of the environment, which a command survives",
+  ignore: Deno.build.os !== "linux",
+  fn: async () => {
+    const { tensors } = await openCheckpoint(`${MODELS}/qwen2-p2-tied-f32`);
+    const batch = { tensor: tensors.get(EMBEDDING)!, format: Q4, first: 0, count: 8 };
+    const places = [["codes", 100], ["scales", 0]] as const;
+    assertThrows(() => writeBatch({ ...batch, path: "/dev/full", places }), EnvironmentError);
+  },
+});
 
 type Weights = ReturnType<typeof weightsOf>;
 

@@ -28,9 +28,9 @@ Deno.test("compare hands --unverified and flags of quantization to its evaluatio
       flag === "--quantize" ? `${flag} ${flags[flags.indexOf(flag) + 1]}` : flag
     );
   };
-  assertEquals(await shared(), []);
+  assertEquals(await shared(), ["--cache-limit"]);
   assertEquals(await shared("--quantize", "none"), ["--quantize none", "--cache-limit"]);
-  assertEquals(await shared("--device", "cuda", "--unverified"), ["--unverified"]);
+  assertEquals(await shared("--device", "cuda", "--unverified"), ["--unverified", "--cache-limit"]);
   assertEquals(
     await shared("--quantize", "q8", "--no-weight-cache"),
     ["--quantize q8", "--no-weight-cache", "--cache-limit"],

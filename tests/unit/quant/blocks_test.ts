@@ -2,7 +2,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { BLOCKS, type BlockType, decodeBlocks } from "../../../core/quant/blocks.ts";
 import { formatOf } from "../../../core/quant/stored.ts";
-import { dequantize, packing, repack, roomFor } from "../../../core/quant/codes.ts";
+import { RandomStream } from "../../../core/base/random.ts";
+import { dequantize, packing, type Quantized, repack, roomFor } from "../../../core/quant/codes.ts";
 
 const GOLDEN: Readonly<Record<string, { blocks: string; values: string }>> = JSON.parse(
   Deno.readTextFileSync(new URL("../../../fixtures/golden/gguf/blocks.json", import.meta.url)),
@@ -45,6 +46,52 @@ Deno.test("repacked codes stand for the same values, but for roundings of offset
     const error = Math.max(...repacked.map((x, i) => Math.abs(x - values[i]!)));
     assert(error <= 2 ** -22 * Math.max(...values.map(Math.abs)), `${type}: ${error}`);
   }
+});
+
+/** Blocks of random bytes: scales of all sizes, infinite ones and NaN. */
+function randomBlocks(type: BlockType, count: number): Uint8Array {
+  const random = new RandomStream(11, type), { bytes } = BLOCKS[type];
+  return Uint8Array.from({ length: count * bytes }, () => Math.floor(random.uniform() * 256));
+}
+
+/** Codes and numbers by bits; a NaN may have any. */
+const bitsOf = ({ codes, ...numbers }: Quantized) => [
+  codes,
+  ...Object.values(numbers).map((values) =>
+    new Uint32Array(values.map((x) => x === x ? x : NaN).buffer)
+  ),
+];
+
+Deno.test("vector instructions repack Q6_K and Q4_K to the bits of loops over their elements", () => {
+  // More than a batch, and no whole number of them.
+  const count = 600;
+  const q6 = randomBlocks("Q6_K", count),
+    expected = roomFor([count, 256], { kind: "q8", block: 16 });
+  for (let i = 0; i < count; i++) BLOCKS.Q6_K.unpack!(q6, i * 210, expected, i);
+  const found = roomFor([count, 256], { kind: "q8", block: 16 });
+  repack(q6, "Q6_K", found);
+  assertEquals(bitsOf(found), bitsOf(expected));
+
+  const q4 = randomBlocks("Q4_K", count),
+    format = { kind: "q4", block: 32, offsets: true } as const;
+  const made = roomFor([count, 256], format), loop = roomFor([count, 256], format);
+  repack(q4, "Q4_K", made);
+  for (let n = 0; n < count; n++) {
+    const b = q4.subarray(n * 144, n * 144 + 144);
+    const [d, dmin] = new Float16Array(b.slice(0, 4).buffer) as unknown as [number, number];
+    for (let j = 0; j < 8; j++) {
+      const both = b[8 + j]!, isFirst = j < 4;
+      const scale = isFirst ? b[4 + j]! & 63 : both & 15 | b[j]! >> 6 << 4;
+      const min = isFirst ? both & 63 : both >> 4 | b[4 + j]! >> 6 << 4;
+      loop.scales[n * 8 + j] = d * scale;
+      loop.offsets![n * 8 + j] = 8 * d * scale - dmin * min;
+      for (let i = 0; i < 32; i++) {
+        const code = b[16 + (j >> 1) * 32 + i]! >> (j & 1) * 4 & 15;
+        loop.codes[n * 128 + j * 16 + (i >> 1)]! |= code << (i & 1) * 4;
+      }
+    }
+  }
+  assertEquals(bitsOf(made), bitsOf(loop));
 });
 
 Deno.test("scales of repacked blocks are those of every f16", () => {

@@ -1,37 +1,16 @@
 /** Bytes of weights in the forms that lowered programs want, for a file or a GPU. */
 import { fromF32 } from "../../../base/dtype.ts";
-import type { QuantizedTensor, Weight, Weights } from "../../device.ts";
+import type { QuantizedTensor, Weights } from "../../device.ts";
 import {
   fullPrecision,
-  matrixFormatOf,
   quantizeWeight,
   readRange,
   storedBytes,
-  tableFormatOf,
   weightValues,
 } from "../../weights.ts";
 import type { WeightUse } from "../lowering/lower.ts";
-import type { MatrixFormat, QuantizedFormat } from "../../../quant/codes.ts";
-import { type Quantized, quantizedFormat, roomFor } from "../../../quant/codes.ts";
-
-/** Forms of codes, by the part they are of. */
-export const PARTS: Partial<Record<WeightUse["form"], keyof Quantized>> = {
-  blocks: "codes",
-  table: "codes",
-  scales: "scales",
-  offsets: "offsets",
-  "table scales": "scales",
-};
-
-/** Returns whether rows are read of the codes, which are then not those of a product. */
-export function isTable({ form }: WeightUse): boolean {
-  return form === "table" || form === "table scales";
-}
-
-/** Format of the codes of a weight, in a session with this choice for matrices. */
-export function codesFormat(use: WeightUse, weight: Weight, choice: MatrixFormat): QuantizedFormat {
-  return isTable(use) ? tableFormatOf(weight)! : quantizedFormat(matrixFormatOf(weight, choice));
-}
+import { codesFormat, isTable, PARTS } from "../lowering/weight_parts.ts";
+import { type MatrixFormat, type Quantized, roomFor } from "../../../quant/codes.ts";
 
 export class WeightContents {
   readonly #weights: Weights;
@@ -78,7 +57,8 @@ export class WeightContents {
 /** Codes as they are in the file, scales in the type asked for. */
 function storedPart(weight: QuantizedTensor, { form, type }: WeightUse): Uint8Array {
   if (form === "blocks") return readRange(weight.codes);
-  return stored(new Float32Array(readRange(weight.scales).buffer), type);
+  const numbers = form === "offsets" ? weight.offsets! : weight.scales;
+  return stored(new Float32Array(readRange(numbers).buffer), type);
 }
 
 function stored(values: Float32Array, type: WeightUse["type"]): Uint8Array {

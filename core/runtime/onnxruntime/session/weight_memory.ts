@@ -14,11 +14,11 @@ import { elementsOf, fullPrecision, hostBytes, quantizeWeight, storedType } from
 import type { OnnxApi } from "../capi/capi.ts";
 import type { Handle } from "../capi/table.ts";
 import type { WeightUse } from "../lowering/lower.ts";
+import { codesFormat, codesInFile, isTable, PARTS } from "../lowering/weight_parts.ts";
 import type { MatrixFormat } from "../../../quant/codes.ts";
 import type { ReadBytes } from "../../../quant/stored.ts";
 import { packing } from "../../../quant/codes.ts";
 import { type Initializers, weightBytes } from "./session.ts";
-import { codesFormat, isTable, PARTS } from "./weight_contents.ts";
 
 interface QuantizedMemory {
   readonly codes: MemoryMap;
@@ -101,11 +101,9 @@ export class WeightMemory implements Initializers {
   }
 
   #address(use: WeightUse, given: Weight): Deno.PointerValue {
-    const part = PARTS[use.form];
-    if (part && part !== "offsets" && "codes" in given && !isTable(use)) {
-      return this.#range(given[part]);
-    }
-    const weight = fullPrecision(given);
+    const inFile = codesInFile(given, use);
+    if (inFile) return this.#range(inFile);
+    const part = PARTS[use.form], weight = fullPrecision(given);
     if (part) return this.#quantize(use, weight)[part]!.address;
     const isEncoded = "path" in weight && weight.encoding !== undefined;
     if (weight.dtype === use.type && !isEncoded) {

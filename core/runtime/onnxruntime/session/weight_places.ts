@@ -10,6 +10,7 @@ import { tensorBytes } from "../../../graph/types.ts";
 import type { FileRange, Weight, Weights } from "../../device.ts";
 import type { OnnxType } from "../element_types.ts";
 import type { WeightPlace, WeightUse } from "../lowering/lower.ts";
+import { codesInFile, PARTS } from "../lowering/weight_parts.ts";
 
 export class WeightPlaces {
   /** Folder of the files; undefined when no weight lies in a file. */
@@ -21,7 +22,8 @@ export class WeightPlaces {
 
   constructor(weights: Weights) {
     this.#weights = weights;
-    const first = [...weights.values()].map(fileOf).find((path) => path !== undefined);
+    const all = [...weights.values()], codes = all.find((weight) => "codes" in weight);
+    const first = codes ? fileOf(codes) : all.map(fileOf).find((path) => path !== undefined);
     if (first === undefined) return;
     this.folder = dirname(this.#realPath(first));
     this.placeholder = basename(this.#realPath(first));
@@ -54,9 +56,10 @@ function rangeOf(
   weight: Weight,
   { form, type }: WeightUse,
 ): FileRange & { readonly type: OnnxType } | undefined {
-  if (form === "blocks") return "codes" in weight ? { ...weight.codes, type: "u8" } : undefined;
-  if (form === "scales") {
-    return "codes" in weight && type === "f32" ? { ...weight.scales, type } : undefined;
+  const part = PARTS[form];
+  if (part) {
+    const range = codesInFile(weight, { form }), stored = part === "codes" ? "u8" : "f32";
+    return range && type === stored ? { ...range, type } : undefined;
   }
   const stored = "codes" in weight ? weight.stored : weight;
   if (!stored || !("path" in stored) || stored.encoding) return undefined;
