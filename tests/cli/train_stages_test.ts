@@ -32,23 +32,14 @@ Deno.test("from scratch: drawn from the seed with the asked deviation, tokenizer
     assert(place.names("0/checkpoint-000001").includes("tokenizer.json"));
   }));
 
-Deno.test("from scratch with --tokenizer: a config.json or a shape of the paper reads texts", () =>
+Deno.test("from scratch with --tokenizer: a config.json reads texts", () =>
   withWorkplace(async (place) => {
     place.write("shape.json", place.read("p1/config.json"));
     const texts = "--tokenizer p1 --data texts.jsonl --seq-len 24 --batch 2 --steps 1";
-    const paper = "--init scratch --config-from paper-0.5b --streams 8";
-    const [, planned] = await Promise.all([
-      place.trained(`--init scratch --config-from shape.json ${texts} --out run`),
-      place.train(`${paper} ${texts} --out planned --dry-run --json`),
-    ]);
+    await place.trained(`--init scratch --config-from shape.json ${texts} --out run`);
     assert(place.names("run/checkpoint-000001").includes("tokenizer.json"));
     await place.run("generate --model run --prompt two --max-tokens 2");
     await place.run("inspect --model run --tokenize two");
-    const { plan } = JSON.parse(planned!.stdout).results;
-    // 545,340,552 parameters in appendix C, and an embedding table of 151,936 by 896.
-    assertEquals(plan[0], "model: paper-0.5b, qwen2, 8 streams of 48 prefix tokens");
-    assertStringIncludes(plan[1], "trained parameters: 681,475,208 of 681,475,208 ");
-    assert(!place.exists("planned"));
   }));
 
 Deno.test("presets fit every transform and give no warning of their own", () =>

@@ -156,7 +156,8 @@ export function testForward(name: string, [label, open]: Opener): void {
     }
   });
 
-  if (name.startsWith("qwen35")) {
+  // The reference takes long for it; tests/unit/graph/gated_delta_test.ts has chunks on it.
+  if (name.startsWith("qwen35") && (label !== "reference" || name.includes("p1-tied"))) {
     Deno.test(`${name} on ${label}: a text of several chunks`, async () => {
       const engine = await openGolden(name, open());
       const expected = await readExpectedTensors(name);
