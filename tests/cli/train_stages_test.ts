@@ -1,5 +1,5 @@
 /** Models from scratch, training in two stages, quick checks and longer context. */
-import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { assertFailed } from "./models.ts";
 import { ROWS, withWorkplace } from "./train_testing.ts";
 
