@@ -95,7 +95,7 @@ export const commands: readonly CommandEntry[] = [
   ),
   entry(
     "bench",
-    "Benchmark decode and prefill, or compare timings",
+    "Benchmark decode, prefill and training, or compare timings",
     () => import("./bench/flags.ts"),
     () => import("./bench/run.ts"),
   ),

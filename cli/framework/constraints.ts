@@ -23,12 +23,12 @@ export type Settings = ReadonlyMap<string, Setting>;
 /** Sets of names of which a command needs at least one. */
 export type Alternatives = readonly (readonly string[])[];
 
-/** Returns whether `name`, or `name=value`, is set. */
+/** Returns whether `name`, or `name=value`, is set; of a list one value is enough. */
 function isSet(condition: string, settings: Settings, table: FlagTable): boolean {
   const [name, value] = split(condition);
   const setting = settings.get(name);
   const actual = setting?.value ?? null;
-  if (value !== undefined) return String(actual) === value;
+  if (value !== undefined) return [actual].flat().some((one) => String(one) === value);
   if (actual === null || actual === false || (Array.isArray(actual) && actual.length === 0)) {
     return false;
   }

@@ -44,6 +44,8 @@ export interface Traits {
   readonly processBytes: number;
   /** Bytes that the allocator of temporaries needs for itself, for each of theirs. */
   readonly allocatorShare: number;
+  /** Bytes that the allocator rounds an array up to; smaller and larger ones count as they are. */
+  readonly bufferSizes: readonly number[];
 }
 
 /** Tensors in host memory, programs for all sizes. Chunks of the optimizer fit a processor's cache. */
@@ -60,6 +62,7 @@ const HOST: Traits = {
   optimizerChunk: 2 ** 16,
   processBytes: 0,
   allocatorShare: 0,
+  bufferSizes: [],
 };
 
 /** A GPU needs more rows than a processor to be busy. */
@@ -76,8 +79,17 @@ export const TRAITS: Readonly<Record<DeviceName, Traits>> = {
   reference: { ...HOST, samplesTokens: true },
   // ONNX Runtime's arena keeps 8 bytes for every 256.
   cpu: { ...HOST, processBytes: 140e6, allocatorShare: 8 / 256 },
-  // Every parameter is an array of its own, which one program updates.
-  webgpu: { ...GPU, cacheTypes: ["f32", "f16"], partialViews: false, optimizerChunk: 2 ** 31 },
+  webgpu: {
+    ...GPU,
+    cacheTypes: ["f32", "f16"],
+    // Every parameter is an array of its own, which one program updates.
+    partialViews: false,
+    optimizerChunk: 2 ** 31,
+    // ONNX Runtime's provider reuses a buffer only for its own size, some steps after it was released.
+    allocatorShare: 0.7,
+    bufferSizes: [1, 2, 4, 8, 16, 32, 64, 96, 128, 200, 256, 337.5, 450, 512, 1024, 1280]
+      .map((size) => size * 2 ** 17),
+  },
   cuda: {
     ...GPU,
     samplesTokens: true,

@@ -2,6 +2,7 @@
 import { ALONE } from "../collective/collective.ts";
 import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program } from "../graph/program.ts";
+import { elementCount } from "../graph/types.ts";
 import type { Device, Weights } from "../runtime/device.ts";
 import { buildUpdate, largestRun } from "./optimizer.ts";
 import { groupTensors } from "./trainable.ts";
@@ -22,7 +23,8 @@ export interface TrainingMemory {
 export function planTraining(device: Device, options: TrainerOptions): TrainingMemory {
   const { collective = ALONE } = options;
   const { gradients: program } = buildPrograms(options);
-  const { sections }: MemoryPlan = device.plan(program, frozenTypes(device, program, options));
+  const frozen = frozenTypes(device, program, options);
+  const { sections }: MemoryPlan = device.plan(program, frozen);
   const counts = groupTensors(options.trained, { apart: !device.traits.partialViews })
     .map(({ count }) => count);
   const slices = counts.map((count) => collective.slice(count));
@@ -38,9 +40,20 @@ export function planTraining(device: Device, options: TrainerOptions): TrainingM
   const parameters = sections.parameters + gradients - bytes(counts);
   const moments = 2 * bytes(updated);
   const { processBytes, allocatorShare } = device.traits;
-  const runtime = Math.ceil(processBytes + allocatorShare * activations);
+  const arrays = [
+    ...slices.flatMap(({ total, count }) => [total, total, count, count]),
+    ...frozen.values().map(({ shape }) => elementCount(shape)),
+  ];
+  const rounded = arrays.reduce((sum, count) => sum + roundingOf(device, 4 * count), 0);
+  const runtime = Math.ceil(processBytes + allocatorShare * activations + rounded);
   const total = parameters + gradients + moments + activations + runtime;
   return { parameters, gradients, moments, activations, runtime, total };
+}
+
+/** Bytes that an allocator adds to an array of so many. */
+function roundingOf({ traits: { bufferSizes } }: Device, bytes: number): number {
+  if (bytes < (bufferSizes[0] ?? Infinity)) return 0;
+  return (bufferSizes.find((size) => size >= bytes) ?? bytes) - bytes;
 }
 
 /** Ways to train with the same result, of which one is chosen by its memory. */

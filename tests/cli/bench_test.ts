@@ -1,4 +1,4 @@
-/** `parscale bench` as a black box: rows, turns, comparison of files and bad rows. */
+/** `parscale bench` as a black box: rows, turns, training steps, comparison of files and bad rows. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import {
@@ -13,14 +13,14 @@ import {
   rowsOf,
   succeed,
 } from "./models.ts";
-import { runParscale } from "./run.ts";
+import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 const SHORT = "--context 8 --prompt 9 --rounds 3 --steps 2 -j 1";
 const BENCH = `bench --model ${MODEL} ${SHORT}`;
 
 const KEYS =
-  ("model what streams batch context prompt device dtype weights introduced samples_ms " +
+  ("model what train_params streams batch context prompt device dtype weights introduced samples_ms " +
     "median_ms spread_ms tokens_per_s ratio threads version deno_version platform").split(" ");
 
 /** A row of an earlier file. */
@@ -53,7 +53,10 @@ Deno.test("a row per kind, streams and batch, with samples and where streams are
   for (const row of rows) {
     assertEquals(Object.keys(row), KEYS);
     const decodes = row.what === "decode";
-    assertEquals([row.context, row.prompt], decodes ? [8, null] : [0, 9]);
+    assertEquals([row.train_params, row.context, row.prompt], [
+      null,
+      ...(decodes ? [8, null] : [0, 9]),
+    ]);
     assertEquals(row.samples_ms.length, decodes ? 6 : 3);
     assertEquals([row.device, row.dtype, row.weights, row.threads], ["cpu", "f32", "f32", 1]);
     const sorted = row.samples_ms.toSorted((a: number, b: number) => a - b);
@@ -64,6 +67,59 @@ Deno.test("a row per kind, streams and batch, with samples and where streams are
     const first = rows.find(({ what }) => what === row.what);
     assertEquals(row.ratio, row.median_ms / first.median_ms);
   }
+});
+
+Deno.test("train: a row per set of parameters, streams and device, in turns with the others", async () => {
+  const train = `${BENCH} --what train,decode --train-params all,introduced`;
+  const rows = await rowsOf(`${train} --streams 2,4 --batch 3 --device cpu,reference`);
+  const [cpu, reference] = ["cpu", "reference"].map((device) =>
+    rows.filter((row) => row.device === device).map((row) =>
+      [row.what, row.train_params, row.streams, row.introduced].join(" ")
+    )
+  );
+  assertEquals(cpu, [
+    "train all 2 own",
+    "train all 4 random",
+    "train introduced 2 own",
+    "train introduced 4 random",
+    "decode  2 own",
+    "decode  4 random",
+  ]);
+  assertEquals(reference, cpu);
+  for (const row of rows.slice(0, 8)) {
+    assertEquals(Object.keys(row), KEYS);
+    assertEquals([row.batch, row.context, row.prompt], [3, 0, 9]);
+    assertEquals([row.dtype, row.weights, row.samples_ms.length], ["f32", "f32", 3]);
+    assert(Math.abs(row.tokens_per_s * row.median_ms / 1000 / 27 - 1) < 1e-9);
+    assertEquals(row.ratio, row.median_ms / rows[0].median_ms);
+  }
+});
+
+Deno.test("train: a backbone without streams, an adapter, and a table that names the parameters", () =>
+  withScratch(async (cwd) => {
+    await succeed(`convert --model ${PLAIN_MODEL} -P 4 --introduced-only --out p4`, { cwd });
+    const plain = `bench --model ${PLAIN_MODEL} ${SHORT} --what train`;
+    const [row] = await rowsOf(plain, { cwd });
+    assertEquals([row.streams, row.train_params, row.introduced], [1, "all", "none"]);
+    const table = await succeed(`${plain} --adapter p4 --train-params introduced`, { cwd });
+    assert(/^train +introduced +4 +own .* 1\.00$/m.test(table), table);
+    const other = await succeed(`${plain.replace("train", "decode")}`, { cwd });
+    assert(!other.includes("trains"), other);
+  }));
+
+Deno.test("train: the plan counts a trainer for every row, and the process once", async () => {
+  const bytes = async (flags: string) => {
+    const line = `${BENCH} --what train --device cpu --dry-run --json ${flags}`;
+    return JSON.parse(await succeed(line)).results.memory_bytes;
+  };
+  const [one, four, both] = [await bytes("-P 2"), await bytes("-P 4"), await bytes("-P 2,4")];
+  assertEquals(both, one + four - 140e6);
+  assert(await bytes("--train-params introduced") < one);
+});
+
+Deno.test("train: a pipe that closes ends it quietly", async () => {
+  const { stdout, stderr } = await runShell(`parscale ${BENCH} --what train | head -c 1 | wc -c`);
+  assertEquals([stdout.trim(), stderr], ["1", ""]);
 });
 
 Deno.test("devices and kinds of matrices are lists; streams are grown, or those of an adapter", () =>
@@ -147,13 +203,27 @@ Deno.test("compare: the same, faster, within and beyond the tolerance", async ()
     const { schema, results } = JSON.parse(ended.stdout);
     assertEquals(schema, "parscale.bench_compare/2");
     const compared = { against_ms: 10, median_ms: ms, ratio: ms / 10, result };
-    assertEquals(results[0], { ...timing(), ...compared });
+    assertEquals(results[0], { ...timing(), train_params: null, ...compared });
     assertEquals(results[1].result, "same");
   }
   const table = await compare(at(12), before);
   assertEquals(table.code, 1);
   assertStringIncludes(table.stdout, "1 of 2 pairs slower by more than 5%\n");
   assert(/ 10\.00 +12\.00 +1\.200 +slower$/m.test(table.stdout), table.stdout);
+});
+
+Deno.test("compare: training has partners with the same parameters", async () => {
+  const train = (train_params: string, ms: number) =>
+    timing({ what: "train", train_params, context: 0, prompt: 9, median_ms: ms });
+  const before = jsonLines(train("all", 20), train("introduced", 10));
+  const ended = await compare(jsonLines(train("introduced", 10), train("all", 30)), before);
+  assertEquals(ended.code, 1);
+  assertEquals(
+    ended.stdout.split("\n").slice(2, 4).map((line) => line.split(/ +/)).map((line) =>
+      [line[1], line.at(-1)].join(" ")
+    ),
+    ["introduced same", "all slower"],
+  );
 });
 
 Deno.test("compare: noise within the recorded spread is not a regression", async () => {

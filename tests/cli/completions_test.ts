@@ -21,6 +21,7 @@ const CASES: readonly (readonly [line: string, words: readonly string[]])[] = [
   ["parscale cost ", ["ls"]],
   ["parscale completions --format j", ["json", "jsonl"]],
   ["parscale bench --quantize q", ["q4", "q8"]],
+  ["parscale bench --what t", ["train"]],
   ["parscale generate --model al", ["alpha.txt"]],
   ["parscale generate -o al", ["alpha.txt"]],
   ["parscale score al", ["alpha.txt"]],

@@ -57,6 +57,11 @@ const CASES: readonly Case[] = [
   },
   { name: "bench", args: ["bench", "-m", FOUR, "--rounds", "1"] },
   {
+    name: "bench train",
+    args: ["bench", "-m", FOUR, "--rounds", "1", "--what", "train", "--prompt", "64"]
+      .concat("--train-params", "all,introduced"),
+  },
+  {
     name: "cost --measured",
     args: ["cost", "--model", FOUR, "--measured", "--input", "16", "--output", "4"],
   },

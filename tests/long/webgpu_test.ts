@@ -11,7 +11,7 @@ import {
   parseLines,
   rowsOf,
 } from "../cli/models.ts";
-import { runParscale, runProcess, runShell } from "../cli/run.ts";
+import { runCommand, runParscale, runProcess, runShell } from "../cli/run.ts";
 import { cellOf, COMMANDS, runCommands } from "../gpu/commands.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -138,3 +138,20 @@ Deno.test({
       assertFailed(found, 4, "not enough GPU memory", "activations", "--micro-batch");
     }),
 });
+
+for (const params of ["all", "introduced"]) {
+  Deno.test({
+    name: `webgpu: training of ${params} takes at most 1.1 times the GPU memory of its plan`,
+    ignore,
+    async fn() {
+      const child = fileURLToPath(new URL("webgpu_memory_child.ts", import.meta.url));
+      const { stdout, stderr } = await runCommand([
+        ...[Deno.execPath(), "run", "-A", "--no-check", child, params],
+      ]);
+      assert(stdout !== "", stderr);
+      const { planned, used, isLavapipe } = JSON.parse(stdout);
+      if (!isLavapipe) return; // memory of a GPU is not seen from outside
+      assert(used <= 1.1 * planned && used > 0.8 * planned, `${used} of ${planned} bytes`);
+    },
+  });
+}

@@ -13,7 +13,7 @@ const COUNTED = /\.(ts|js|cu|cuh|css|html|wat|py)$/;
 const BUDGET: Readonly<Record<string, number>> = {
   "cli": 300,
   "cli/commands": 150,
-  "cli/commands/bench": 750,
+  "cli/commands/bench": 850,
   "cli/commands/chat": 650,
   "cli/commands/compare": 900,
   "cli/commands/completions": 50,
@@ -80,7 +80,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/session": 1300,
   "core/tokenizer": 2450,
   "core/tokenizer/jinja": 4500,
-  "core/train": 1900,
+  "core/train": 2000,
   "kernels/backward": 650,
   "kernels/common": 400,
   "kernels/cpu": 300,
@@ -90,7 +90,7 @@ const BUDGET: Readonly<Record<string, number>> = {
 };
 
 /** Most lines of all folders. */
-const ALL = 83100;
+const ALL = 83600;
 
 function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
   for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {

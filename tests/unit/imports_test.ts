@@ -116,7 +116,7 @@ Deno.test("only core/base/platform depends on the operating system", () => {
     /Deno\.build\.os|\/proc\/self|systemMemoryInfo|hardwareConcurrency|Deno\.(chmod|kill)\(|"HOME"/;
   // The first two print its name, the next choose files by it, and the last end their own process.
   const allowed = [
-    "cli/commands/bench/run.ts",
+    "cli/commands/bench/cell.ts",
     "cli/commands/doctor/checks.ts",
     "cli/release/bundle.ts",
     "core/runtime/onnxruntime/capi/library.ts",

@@ -22,6 +22,7 @@ export const SCHEMA = "parscale.bench/1";
 /** Fields that partners agree in. */
 const KEYS = [
   "what",
+  "train_params",
   "streams",
   "batch",
   "context",
@@ -41,13 +42,20 @@ interface Timing {
   readonly spread: number;
 }
 
+const TITLES: Readonly<Record<string, string>> = { streams: "P", train_params: "trains" };
+
 const COLUMNS: readonly Column[] = [
-  ...KEYS.map((key) => key === "streams" ? { key, title: "P" } : { key }),
+  ...KEYS.map((key) => ({ key, title: TITLES[key] ?? key })),
   { key: "against_ms", title: "against ms", digits: 2 },
   { key: "median_ms", title: "ms", digits: 2 },
   { key: "ratio", digits: 3 },
   { key: "result" },
 ];
+
+/** Columns of a table; only those with rows of training name what is trained. */
+export function shownColumns(columns: readonly Column[], trains: boolean): readonly Column[] {
+  return trains ? columns : columns.filter(({ key }) => key !== "train_params");
+}
 
 /** Compares two files; the number is the exit code. */
 export async function compareTimings(
@@ -75,7 +83,8 @@ export async function compareTimings(
   const remark = () =>
     `${slower} of ${counted(paired.length, "pair")} slower by more than ${allowed}%` +
     (isBusy ? ", the spread of the samples" : "");
-  const options = { schema: "parscale.bench_compare/2", columns: COLUMNS };
+  const shown = shownColumns(COLUMNS, rows.some((row) => row.train_params !== null));
+  const options = { schema: "parscale.bench_compare/2", shown };
   await reportRows(io, invocation, options, rows, remark);
   const alone = rows.length - paired.length;
   if (alone > 0) io.warn(`${counted(alone, "row")} without a partner decided nothing`);
@@ -141,7 +150,7 @@ export async function readTimings(path: string, io: Io): Promise<Timing[]> {
 }
 
 function describe({ key }: Timing): string {
-  return KEYS.map((name) => `${name} ${key[name]}`).join(", ");
+  return KEYS.filter((name) => key[name] !== null).map((name) => `${name} ${key[name]}`).join(", ");
 }
 
 /** The rows of a document of --json; undefined for other text. */
@@ -157,7 +166,8 @@ function documentRows(text: string, name: string): InputRow[] | undefined {
 
 function timingOf({ fields: row, line }: InputRow, name: string): Timing {
   if (!isObject(row)) throw rowError(name, line, JSON.stringify(row), "a row of parscale bench");
-  const missing = KEYS.find((key) => !(key in row));
+  // Rows of earlier versions do not say what is trained, since none trained.
+  const missing = KEYS.find((key) => !(key in row) && key !== "train_params");
   if (missing !== undefined) {
     throw rowError(name, line, `no "${missing}"`, "a row of parscale bench");
   }
@@ -165,7 +175,7 @@ function timingOf({ fields: row, line }: InputRow, name: string): Timing {
   if (typeof medianMs !== "number" || !(medianMs > 0)) {
     throw rowError(name, line, `median_ms ${JSON.stringify(medianMs)}`, "a positive number");
   }
-  const key = Object.fromEntries(KEYS.map((name) => [name, row[name]])) as Timing["key"];
+  const key = Object.fromEntries(KEYS.map((name) => [name, row[name] ?? null])) as Timing["key"];
   const { samples_ms: samples, spread_ms: spread } = row;
   const times = Array.isArray(samples) ? samples.filter((ms) => typeof ms === "number") : [];
   return {

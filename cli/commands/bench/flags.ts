@@ -14,13 +14,22 @@ const model = {
 const workFlags = flagGroup("Work", {
   what: {
     type: "choice",
-    choices: ["decode", "prefill"],
+    choices: ["decode", "prefill", "train"],
     list: "comma",
     default: ["decode", "prefill"],
-    summary: "What to benchmark: decode, prefill or both",
+    summary: "What to benchmark: decode, prefill, training or several",
     details:
       "decode is a step that adds a token to every sequence; prefill is a whole prompt for " +
-      "every sequence.",
+      "every sequence; train is a training step over a prompt for every sequence.",
+  },
+  "train-params": {
+    type: "choice",
+    choices: ["all", "introduced"],
+    list: "comma",
+    requires: ["what=train"],
+    defaultText: "all",
+    summary: "Train all parameters, or only the ParScale parameters; both are compared",
+    details: "As `train` has it. Rows of --what train name them under `train_params`.",
   },
   streams: {
     type: "int",
@@ -58,8 +67,8 @@ const workFlags = flagGroup("Work", {
     list: "comma",
     unit: "tokens",
     defaultText: "512, or the model's context",
-    summary: "Prompt length for prefill",
-    details: "Taken in by chunks, as generate does.",
+    summary: "Prompt length for prefill and train",
+    details: "prefill takes it in by chunks, as generate does; train as one row.",
   },
 });
 
@@ -120,7 +129,8 @@ const comparisonFlags = flagGroup("Comparison", {
     placeholder: "FILE",
     requires: ["compare"],
     summary: "The rows --compare compares with",
-    details: "Partners agree in what, streams, batch, context, prompt, device, dtype and weights.",
+    details: "Partners agree in what, train_params, streams, batch, context, prompt, device, " +
+      "dtype and weights.",
   },
   tolerance: {
     type: "share",
@@ -136,10 +146,11 @@ const comparisonFlags = flagGroup("Comparison", {
 export const command = defineCommand({
   description:
     "Times a model on made-up tokens: decode, one step after another behind --context cached " +
-    "tokens, and prefill, a prompt of --prompt tokens. One row per combination of the lists. " +
-    "All engines are open at once and take turns, round by round.\n\n" +
-    "A row holds every sample in `samples_ms`: the time of a step for decode, of the whole prompt " +
-    "for prefill. `median_ms` is their median, `spread_ms` the distance between their quartiles, " +
+    "tokens; prefill, a prompt of --prompt tokens; and with --what train a training step over " +
+    "such prompts: forward and backward pass, clipping and AdamW. One row per combination of the " +
+    "lists. All engines are open at once and take turns, round by round.\n\n" +
+    "A row holds every sample in `samples_ms`: the time of a step for decode and train, of the " +
+    "whole prompt for prefill. `median_ms` is their median, `spread_ms` the distance between their quartiles, " +
     "`tokens_per_s` what the median means for all sequences together, `ratio` the median over that " +
     "of the first row of its kind. `introduced` tells whether prefixes and aggregator are the " +
     "model's own, random because another number of streams was asked for, or absent.\n\n" +
@@ -151,6 +162,8 @@ export const command = defineCommand({
     "What do streams cost on this machine?": "parscale bench --model qwen-p4 --streams 1..8*2",
     "Quantised against exact, behind a long context":
       "parscale bench --model qwen-p4 --what decode --quantize none,q8,q4 --context 4k",
+    "Training, in full and of the ParScale parameters alone":
+      "parscale bench --model qwen-p4 --what train --train-params all,introduced --batch 4",
     "Has anything become slower?": "parscale bench --model run --streams 1..8*2 --jsonl | " +
       "parscale bench --compare - --against last.jsonl",
   },

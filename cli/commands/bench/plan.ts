@@ -40,13 +40,15 @@ export interface Streams {
   readonly introduced: "own" | "random" | "none";
 }
 
-/** Timed work: a prompt, or decode behind cached tokens. */
+/** Timed work: decode behind cached tokens, a prompt, or a training step. */
 export interface Work {
-  readonly what: "decode" | "prefill";
+  readonly what: BenchValues["what"][number];
+  /** Parameters that a training step changes; null for other work. */
+  readonly trainParams: BenchValues["trainParams"][number] | null;
   readonly batch: number;
   /** Tokens in the cache before. */
   readonly context: number;
-  /** Tokens of the prompt; null for decode. */
+  /** Tokens of the prompt, or of a row to train on; null for decode. */
   readonly prompt: number | null;
 }
 
@@ -69,13 +71,34 @@ export async function plan(
   const model = values.model!; // one of the two is there
   checkBlockSize(values.blockSize);
   const paths = await findModel({ model, adapter }, io);
-  const checkpoint = await findCheckpoint(paths, io);
+  const trains = values.what.includes("train");
+  if (trains) refuseInexact(values);
+  const checkpoint = await findCheckpoint(paths, io, trains ? "`--what train`" : undefined);
   const work = workOf(values, checkpoint);
   const { config } = checkpoint;
   const streams = unique(values.streams.length > 0 ? values.streams : [config.streams])
     .map((count) => ({ count, introduced: introducedOf(config, count) }));
+  if (streams.some(({ introduced }) => introduced === "none")) requireBackbone(work);
   const opened = modelsOf(values, paths, checkpoint);
   return { kind: "time", model, opened, streams, work, rounds, warmup, steps, seed };
+}
+
+/** Refuses formats of weights that cannot be trained. */
+function refuseInexact({ quantize, dtype }: BenchValues): void {
+  const bits = quantize.find((kind) => kind !== "none");
+  const flag = bits ? `--quantize ${bits}` : dtype === "f16" ? "--dtype f16" : undefined;
+  if (flag === undefined) return;
+  throw new UsageError(`\`--what train\` cannot be combined with \`${flag}\``, {
+    hints: ["training is in f32, or in bf16 on cuda; time other rows in a run of their own"],
+  });
+}
+
+/** Refuses to train ParScale parameters where a model has none. */
+function requireBackbone(work: readonly Work[]): void {
+  if (!work.some(({ trainParams }) => trainParams === "introduced")) return;
+  throw new UsageError("a model with one stream has no ParScale parameters to train", {
+    hints: ["add `--streams 4`, or pass `--train-params all`"],
+  });
 }
 
 function introducedOf(config: ModelConfig, streams: number): Streams["introduced"] {
@@ -121,12 +144,22 @@ function workOf(values: BenchValues, { config }: Checkpoint): Work[] {
     ? unique(values.context)
     : [Math.max(1, Math.min(512, limit - steps))];
   const prompts = values.prompt.length > 0 ? unique(values.prompt) : [Math.min(512, limit)];
+  const params = values.trainParams.length > 0 ? unique(values.trainParams) : ["all" as const];
   const work = unique(values.what).flatMap((what) =>
-    unique(values.batch).flatMap((batch): Work[] =>
-      what === "decode"
-        ? contexts.map((context) => ({ what, batch, context, prompt: null }))
-        : prompts.map((prompt) => ({ what, batch, context: 0, prompt }))
-    )
+    unique(values.batch).flatMap((batch): Work[] => {
+      if (what === "decode") {
+        return contexts.map((context) => ({
+          what,
+          trainParams: null,
+          batch,
+          context,
+          prompt: null,
+        }));
+      }
+      return (what === "train" ? params : [null]).flatMap((trainParams) =>
+        prompts.map((prompt) => ({ what, trainParams, batch, context: 0, prompt }))
+      );
+    })
   );
   for (const one of work) {
     const [what, hint] = one.what === "decode"

@@ -3,11 +3,6 @@
  *
  * Rows are complete in the last round only, one after another. Comparing is in `compare.ts`.
  */
-import { centerOf } from "../../../core/base/statistics.ts";
-import { VERSION } from "../../../core/base/version.ts";
-import { bucketFor, type KvCache } from "../../../core/generate/kv_cache.ts";
-import { timeDecode, timePrefill } from "../../../core/generate/timing.ts";
-import type { Session } from "../../../core/session/session.ts";
 import type { PlanText } from "../../framework/command.ts";
 import { requireFreeMemory } from "../../input/limits.ts";
 import { openModel } from "../../input/open_model.ts";
@@ -17,13 +12,15 @@ import { Progress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
 import type { Column } from "../../output/table.ts";
 import { bytesText, counted } from "../../output/units.ts";
-import { compareTimings, readTimings, SCHEMA } from "./compare.ts";
-import { type ComparisonPlan, slotsOf, type Streams, type TimingPlan, type Work } from "./plan.ts";
+import { Cell, type Opened } from "./cell.ts";
+import { compareTimings, readTimings, SCHEMA, shownColumns } from "./compare.ts";
+import type { ComparisonPlan, TimingPlan, Work } from "./plan.ts";
 
 export { plan } from "./plan.ts";
 
 const COLUMNS: readonly Column[] = [
   { key: "what" },
+  { key: "train_params", title: "trains" },
   { key: "streams", title: "P" },
   { key: "introduced" },
   { key: "batch" },
@@ -51,7 +48,7 @@ export async function run(
   using report = new Report(io, invocation, {
     schema: SCHEMA,
     device: [...devices].join(","),
-    shown: COLUMNS,
+    shown: shownColumns(COLUMNS, plan.work.some(({ what }) => what === "train")),
   });
   const firsts = new Map<Work["what"], number>();
   for await (const cell of roundRobin(cells, plan, io)) {
@@ -61,8 +58,10 @@ export async function run(
     report.row({ model: plan.model, ...row });
   }
   report.remark(
-    `medians of ${counted(plan.rounds, "round")}; ms is a step of decode or a whole prompt; ` +
-      "ratio is to the first row of its kind",
+    `medians of ${
+      counted(plan.rounds, "round")
+    }; ms is a step of decode or of training, or a whole ` +
+      "prompt; ratio is to the first row of its kind",
   );
   await report.finish();
   return 0;
@@ -95,10 +94,11 @@ async function openCells(plan: TimingPlan, opened: DisposableStack, io: Io): Pro
     const session = opened.use(await openModel(model, io));
     const device = model.device === "auto" ? session.device : model.device!;
     for (const streams of plan.streams) {
-      all.push({ ...streams, device, session: session.withStreams(streams.count, plan.seed) });
+      const under = session.withStreams(streams.count, plan.seed);
+      all.push({ ...streams, device, session: under, memoryLimit: model.memoryLimit });
     }
   }
-  return plan.work.flatMap((work) => all.map((on) => new Cell(on, work, plan.steps)));
+  return plan.work.flatMap((work) => all.map((on) => new Cell(on, work, plan)));
 }
 
 /** Bytes of everything that is open at once; refused when the machine does not have them. */
@@ -107,9 +107,9 @@ function memoryOf(cells: readonly Cell[]): number {
   let here = 0;
   const seen = new Set<unknown>();
   for (const cell of cells) {
-    const { weights, rest } = cell.plan();
-    const bytes = rest + (seen.has(cell.on) ? 0 : weights);
-    seen.add(cell.on);
+    const { sharedBy, shared, own } = cell.timed.plan();
+    const bytes = own + (seen.has(sharedBy) ? 0 : shared);
+    seen.add(sharedBy);
     all += bytes;
     if (!cell.on.session.engine.device.traits.discreteMemory) here += bytes;
   }
@@ -132,92 +132,10 @@ async function* roundRobin(
   let done = 0;
   for (let round = 0; round < warmup + rounds; round++) {
     for (const cell of cells) {
-      const samples = await cell.run();
+      const samples = await cell.timed.run();
       if (round >= warmup) cell.samples.push(...samples);
       progress.update(++done, cell.label);
       if (round === warmup + rounds - 1) yield cell;
     }
-  }
-}
-
-/** A model under a number of streams. */
-interface Opened extends Streams {
-  readonly session: Session;
-  /** As it was asked for, `cuda:1` for instance; auto is resolved. */
-  readonly device: string;
-}
-
-/**
- * One row in the making. It keeps its own cache, so that rows can take turns. Its samples are
- * milliseconds: of a step for decode, of a whole prompt for prefill.
- */
-class Cell {
-  readonly samples: number[] = [];
-  #cache: KvCache | undefined;
-
-  constructor(readonly on: Opened, readonly work: Work, readonly steps: number) {}
-
-  /** Runs once; the first time also compiles. */
-  async run(): Promise<number[]> {
-    const { engine } = this.on.session;
-    const { batch, context, prompt } = this.work;
-    const cache = this.#cache ??= engine.createCache(batch, slotsOf(this.work, this.steps));
-    return prompt === null
-      ? await timeDecode(engine, cache, context, this.steps)
-      : [await timePrefill(engine, cache, prompt)];
-  }
-
-  /** Bytes of weights, and of everything else it needs: an exact plan of its largest step. */
-  plan(): { readonly weights: number; readonly rest: number } {
-    const { engine } = this.on.session;
-    const { totalBytes, sections } = engine.plan({
-      batch: this.work.batch,
-      tokens: Math.min(this.work.prompt ?? 1, engine.device.traits.prefillChunk),
-      capacity: bucketFor(engine.device, slotsOf(this.work, this.steps)),
-      selected: this.work.batch,
-    });
-    return { weights: sections.parameters, rest: totalBytes - sections.parameters };
-  }
-
-  /** Compute dtype, and type of the matrices: the same where they are exact. */
-  get #types(): { readonly dtype: string; readonly weights: string } {
-    const { engine, matrices } = this.on.session;
-    const dtype = engine.device.cacheType;
-    return { dtype, weights: matrices === "f32" ? dtype : matrices };
-  }
-
-  /** As lines about it call it: `decode, P = 4, batch 1, 512 cached, cpu f32`. */
-  get label(): string {
-    const { what, batch, context, prompt } = this.work;
-    const { count, device } = this.on;
-    const length = prompt === null ? `${context} cached` : `${prompt} tokens`;
-    return `${what}, P = ${count}, batch ${batch}, ${length}, ${device} ${this.#types.weights}`;
-  }
-
-  /** The result; `first` is the median that ratios refer to, its own for the first of its kind. */
-  row(first: number | undefined): Record<string, unknown> & { readonly median_ms: number } {
-    const { median, spread } = centerOf(this.samples);
-    const { work: { what, batch, context, prompt }, on } = this;
-    const { device } = on.session.engine;
-    return {
-      what,
-      streams: on.count,
-      batch,
-      context,
-      prompt,
-      device: on.device,
-      ...this.#types,
-      introduced: on.introduced,
-      samples_ms: this.samples,
-      median_ms: median,
-      spread_ms: spread,
-      tokens_per_s: batch * (prompt ?? 1) / median * 1000,
-      ratio: median / (first ?? median),
-      // Null where the number of threads is not ours to choose.
-      threads: "threads" in device ? device.threads as number : null,
-      version: VERSION,
-      deno_version: Deno.version.deno,
-      platform: `${Deno.build.os} ${Deno.build.arch}`,
-    };
   }
 }

@@ -57,7 +57,9 @@ export async function run(
 /** The devices' traits, in the words of `core/runtime/traits.ts`. */
 function traitRows(): Row[] {
   return Object.entries(TRAITS).map(
-    ([device, { processBytes: _process, allocatorShare: _share, ...traits }]) => ({
+    (
+      [device, { processBytes: _process, allocatorShare: _share, bufferSizes: _sizes, ...traits }],
+    ) => ({
       device,
       ...snakeKeys(traits),
     }),

@@ -264,6 +264,19 @@ test("a hundred steps of training keep the memory that the first ones took", asy
   assert(grown < 20e6, `${grown} bytes more`);
 });
 
+test("only small tensors keep a copy in host memory", () => {
+  for (const [count, keeps] of [[1000, true], [300_000, false]] as const) {
+    const tensor = (device as Device).allocate(f32(count));
+    const data = new Float32Array(count).map((_, i) => i);
+    (device as Device).write(tensor, data);
+    const [first, second] = [(device as Device).read(tensor), (device as Device).read(tensor)];
+    assertEquals([first, second], [data, data]);
+    assertEquals(first === second, keeps, `${count} elements`);
+    (device as Device).write(tensor, [7]);
+    assertEquals((device as Device).read(tensor).slice(0, 3), new Float32Array([7, 1, 2]));
+  }
+});
+
 Deno.test("sines and what they need stay on the processor, everything else does not", async () => {
   const program = programOf("split", { x: [2], y: [2] }, ({ x, y }, g) => {
     const doubled = x.add(x);

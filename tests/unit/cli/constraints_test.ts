@@ -16,6 +16,8 @@ const table = {
   folder: { type: "path", ...words },
   mode: { type: "choice", choices: ["infer", "train"], default: "infer", ...words },
   rows: { type: "int", default: 8, requires: ["mode=train"], ...words },
+  what: { type: "choice", choices: ["decode", "train"], list: "comma", ...words },
+  params: { type: "string", requires: ["what=train"], ...words },
   beams: { type: "int", default: 1, conflictsWith: ["temperature", "FILE"], ...words },
   temperature: { type: "number", default: 0, ...words },
   "top-k": { type: "int", default: 0, onlyWith: ["temperature"], ...words },
@@ -35,6 +37,8 @@ const LINES: readonly (readonly [line: string, ...messages: string[]])[] = [
   ["--resume --folder f"],
   ["--rows 4 x", "`--rows 4` needs `--mode train`"],
   ["--rows 4 --mode train"],
+  ["--params all --what decode x", "`--params all` needs `--what train`"],
+  ["--params all --what decode,train x"], // one value of a list is enough
   ["--rows 8 --folder f"], // a flag at its default is not set
   [
     "--beams 4 --temperature 1 --folder f",

@@ -2,7 +2,7 @@
  * A tensor on the GPU, with a copy in host memory of what was written or read last.
  *
  * The copy serves small things: ids and positions that a program needs on both sides, results that
- * are read. A KV cache is never read, so it has none.
+ * are read. Large tensors, such as weights, have none.
  */
 import { elementCount, formatType, tensorBytes, type TensorType } from "../../../graph/types.ts";
 import type { HostArray } from "../../device.ts";
@@ -11,6 +11,9 @@ import type { Handle } from "../capi/table.ts";
 import type { OnnxType } from "../element_types.ts";
 import type { OnnxValue } from "../session/executable.ts";
 import type { Gpu } from "./gpu.ts";
+
+/** Bytes of the largest tensor with a copy. */
+const LARGEST_COPY = 2 ** 20;
 
 /** Freed when the tensor is collected. */
 export interface Allocation {
@@ -67,17 +70,19 @@ export class GpuTensor implements OnnxValue {
 
   /** Overwrites the first elements, as many as are given. */
   write(data: ArrayLike<number>): void {
-    const copy = data.length < elementCount(this.shape) ? this.read() : this.#array;
+    const copy = data.length < elementCount(this.shape) ? this.read() : this.#array();
     copy.set(data);
     this.#gpu.upload(copy, this, this.value);
-    this.#copy.isCurrent = true;
+    this.#keep(copy);
   }
 
-  /** The elements; a view that the next `read` or `write` overwrites. */
+  /** The elements; a view that the next `read` or `write` may overwrite. */
   read(): HostArray {
-    if (!this.#copy.isCurrent) this.#gpu.download(this.value, this, this.#array);
-    this.#copy.isCurrent = true;
-    return this.#array;
+    if (this.#copy.isCurrent) return this.#copy.data!;
+    const copy = this.#array();
+    this.#gpu.download(this.value, this, copy);
+    this.#keep(copy);
+    return copy;
   }
 
   /** Must be called after the GPU has written into it. */
@@ -85,7 +90,13 @@ export class GpuTensor implements OnnxValue {
     this.#copy.isCurrent = false;
   }
 
-  get #array(): HostArray {
-    return this.#copy.data ??= new HOST_ARRAYS[this.dtype](elementCount(this.shape));
+  #keep(data: HostArray): void {
+    if (this.byteLength > LARGEST_COPY) return;
+    this.#copy.data = data;
+    this.#copy.isCurrent = true;
+  }
+
+  #array(): HostArray {
+    return this.#copy.data ?? new HOST_ARRAYS[this.dtype](elementCount(this.shape));
   }
 }
