@@ -27,6 +27,7 @@ import type { MatrixFormat } from "../../quant/codes.ts";
 import { CPU_TARGET } from "./lowering/rules.ts";
 import { Session, weightBytes } from "./session/session.ts";
 import type { WeightUse } from "./lowering/lower.ts";
+import { isTable } from "./lowering/weight_parts.ts";
 import { SessionPool } from "./session/session_pool.ts";
 import { packsCodes, type Tables, WeightMemory } from "./session/weight_memory.ts";
 import { usableCores } from "../../base/platform/mod.ts";
@@ -174,7 +175,7 @@ function heldBytes(use: WeightUse, isInFile: boolean): number {
   const bytes = weightBytes(use);
   if (use.form === "blocks") return isInFile || packsCodes() ? bytes : 2 * bytes;
   if (use.form === "scales") return 3 * bytes;
-  return use.form === "stored" && isInFile ? 0 : bytes;
+  return isInFile && (use.form === "stored" || isTable(use)) ? 0 : bytes;
 }
 
 /**

@@ -1,5 +1,5 @@
 /** The cache of quantized weights: what is kept, what is made again, and what goes first. */
-import { assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { EnvironmentError } from "../../../core/base/errors.ts";
 import { writeBatch } from "../../../core/checkpoint/coded_file.ts";
 import {
@@ -15,7 +15,7 @@ import {
 } from "../../../core/checkpoint/quantized_cache.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
-import { type QuantizedFormat, roomFor } from "../../../core/quant/codes.ts";
+import { matrixBytes, type QuantizedFormat, roomFor } from "../../../core/quant/codes.ts";
 import { EMBEDDING } from "../../../core/model/parameters.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { quantizeWeight, readRange } from "../../../core/runtime/weights.ts";
@@ -61,6 +61,15 @@ async function scored(weights: Weights, config: ModelConfig): Promise<ArrayLike<
   }
 }
 
+/** Bytes of weights in the memory plan of a step. */
+function plannedBytes(weights: Weights, config: ModelConfig): number {
+  const device = new CpuDevice({ threads: 2, splitAbove: 64 });
+  const sizes = { batch: 1, tokens: 4, capacity: 32, selected: 4 };
+  const plan = new Engine(device, config, weights).plan(sizes);
+  device.close();
+  return plan.sections.parameters;
+}
+
 Deno.test("codes of a GGUF file are kept in their own formats, and give the same logits", () =>
   withScratch(async (folder) => {
     const path = `${folder}/model.gguf`, cache = `${folder}/weights`, made: number[] = [];
@@ -89,6 +98,11 @@ Deno.test("codes of a GGUF file are kept in their own formats, and give the same
         assertEquals(weight.offsets && readRange(weight.offsets), offsets, name);
       }
       assertEquals(await scored(weights, file.config), logits);
+      // Of a table that is mapped the rows that are read alone take memory.
+      const { shape } = file.tensors.get(EMBEDDING)!;
+      const table = matrixBytes(shape, { kind: "q8", block: 16 });
+      const saved = plannedBytes(expected, file.config) - plannedBytes(weights, file.config);
+      assert(saved >= table, `${saved} bytes less, of a table of ${table}`);
     }
     assertEquals(made.length, 1);
     await writeGguf(path, `${folder}/wide`);
