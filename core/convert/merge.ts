@@ -13,7 +13,7 @@
 import { ELEMENT_BYTES, fromF32, type WeightType } from "../base/dtype.ts";
 import { DataError, UsageError } from "../base/errors.ts";
 import type { JsonObject } from "../base/files.ts";
-import type { ModelConfig } from "../model/config.ts";
+import { hasHeadNorms, type ModelConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { LORA_SCALE } from "../model/transforms.ts";
 import { configToJson, isOfficial } from "../checkpoint/config.ts";
@@ -70,9 +70,10 @@ function refuseWhatCannotFold({ config, directory, adapter }: Checkpoint): void 
       { hints: ["run it as it is, with `--model` and `--adapter`; prefixes alone can be merged"] },
     );
   }
-  if (bitfit && family === "qwen3") {
+  if (bitfit && hasHeadNorms({ family })) {
+    const label = family === "qwen3" ? "Qwen3" : "Qwen3.5";
     throw new DataError(
-      `cannot merge "${name}": BitFit has biases in the MLP, for which Qwen3 has no place`,
+      `cannot merge "${name}": BitFit has biases in the MLP, for which ${label} has no place`,
       { hints: ["run it as it is, with `--model` and `--adapter`"] },
     );
   }

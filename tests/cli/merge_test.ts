@@ -82,14 +82,23 @@ Deno.test("what cannot be merged is refused, and a whole model is copied", () =>
   withWorkplace(async (place) => {
     const lora = "--model p1 --streams 2 --transform prefix,lora";
     await place.trained(`${lora} ${INTRODUCED} ${ROWS} --steps 1 --out two`);
-    linkSync(modelFolder("qwen3-p1-tied-f32"), `${place.cwd}/qwen3`);
-    const bitfit = "--model qwen3 --streams 1 --transform bitfit";
-    await place.trained(`${bitfit} ${INTRODUCED} ${ROWS} --steps 1 --out three`);
+    for (const name of ["qwen3", "qwen35"]) {
+      linkSync(modelFolder(`${name}-p1-tied-f32`), `${place.cwd}/${name}`);
+      const bitfit = `--model ${name} --streams 1 --transform bitfit`;
+      await place.trained(`${bitfit} ${INTRODUCED} ${ROWS} --steps 1 --out ${name}-bitfit`);
+    }
     const two = place.last("two").replace(place.cwd + "/", "");
     const no = "--merge --out no", cannot = "error: cannot merge", hint = "hint: run it as it is";
     await assertRefusals([
       [`convert --model two ${no}`, 3, `${cannot} "${two}": its 2 streams have LoRA`, hint],
-      [`convert --model three ${no}`, 3, `${cannot} "three/checkpoint-000001": BitFit has`, hint],
+      ...["qwen3", "qwen35"].map((name) =>
+        [
+          `convert --model ${name}-bitfit ${no}`,
+          3,
+          `${cannot} "${name}-bitfit/checkpoint-000001": BitFit has`,
+          hint,
+        ] as const
+      ),
       [
         "convert --model two --streams 4 --out no",
         2,
