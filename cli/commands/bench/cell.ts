@@ -68,8 +68,8 @@ class TrainingWork implements Timed {
 
   constructor(readonly on: Opened, { batch, prompt, trainParams }: Work, seed: number) {
     const { checkpoint, config } = on.session;
-    const sizes = { batch, tokens: prompt! };
-    this.#options = stepOptions(checkpoint, { config, sizes }, trainParams!, seed);
+    const shape = { config, sizes: { batch, tokens: prompt! } };
+    this.#options = stepOptions(checkpoint, shape, trainParams!, seed);
   }
 
   async run(): Promise<number[]> {
@@ -79,15 +79,14 @@ class TrainingWork implements Timed {
 
   plan(): Memory {
     const { session: { engine: { device } }, memoryLimit: limit = Infinity } = this.on;
-    const { total } = planTraining(device, this.#options);
+    const { total } = planTraining(device, this.#options), shared = device.traits.processBytes;
     if (total > limit) {
       throw new EnvironmentError(
         `training needs ${bytesText(total)}, more than the memory limit of ${bytesText(limit)}`,
         { hints: ["lower --batch or --prompt"] },
       );
     }
-    const { processBytes } = device.traits;
-    return { sharedBy: device, shared: processBytes, own: total - processBytes };
+    return { sharedBy: device, shared, own: total - shared };
   }
 }
 

@@ -94,8 +94,8 @@ async function openCells(plan: TimingPlan, opened: DisposableStack, io: Io): Pro
     const session = opened.use(await openModel(model, io));
     const device = model.device === "auto" ? session.device : model.device!;
     for (const streams of plan.streams) {
-      const under = session.withStreams(streams.count, plan.seed);
-      all.push({ ...streams, device, session: under, memoryLimit: model.memoryLimit });
+      const { memoryLimit } = model, under = session.withStreams(streams.count, plan.seed);
+      all.push({ ...streams, device, memoryLimit, session: under });
     }
   }
   return plan.work.flatMap((work) => all.map((on) => new Cell(on, work, plan)));

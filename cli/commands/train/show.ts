@@ -180,6 +180,8 @@ const MARGIN = 1.25;
 const PATIENCE = 20;
 /** Share of the first loss above which a run counts as diverging. */
 const DIVERGED = 1.5;
+/** Share of a step's mean tokens below which its loss says little: the last row of an epoch may be short. */
+const SHORT = 0.25;
 
 /**
  * Warns at the step at which a run goes wrong: its loss is far above that of the start, or a stream is
@@ -203,7 +205,8 @@ export class RunWatch {
   look(step: StepReport): void {
     this.#steps++;
     const first = Math.max(step.firstLoss, this.#before);
-    if (step.loss > DIVERGED * first) {
+    const isShort = step.tokensPerSecond * step.seconds < SHORT * step.tokens / step.step;
+    if (step.loss > DIVERGED * first && !isShort) {
       const [loss, from] = [step.loss.toFixed(4), first.toFixed(4)];
       const message = `the loss of step ${step.step} is ${loss}, where the run began with ${from}`;
       this.#warn("loss", message, lowerRates(this.run));
