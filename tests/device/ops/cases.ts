@@ -241,7 +241,7 @@ export const OP_CASES: readonly OpCase[] = [
   gatedDeltaCase("one token", [2, 2, 1, 2]),
   gatedDeltaCase("one chunk", [2, 1, 5, 2]),
   gatedDeltaCase("the state behind a chunk", [2, 1, 5, 2], { result: 1, constants: ["q"] }),
-  gatedDeltaCase("two chunks", [1, 1, 66, 1], { constants: ["q", "k", "v", "beta"] }),
+  gatedDeltaCase("two chunks", [1, 1, 66, 1], { constants: ["q", "k", "v", "decay", "beta"] }),
   gatedDeltaCase("several documents in a row", [2, 2, 5, 1], { packed: true }),
   opCase("repeat_streams: rows", { x: [2, 3] }, ({ x }) => repeatStreams(x, 3)),
   opCase(
