@@ -3,7 +3,7 @@
  *
  * Packing takes a minute of two processors, so all tests share one bundle.
  */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { BUNDLE_LIMIT } from "../../cli/release/bundle.ts";
 import { platformOf } from "../../cli/release/platforms.ts";
 import { filesIn, requireComplete, ROOT } from "../../cli/release/stage.ts";
@@ -85,7 +85,13 @@ async function runsModelWrittenCode(bundle: Bundle): Promise<void> {
   await Deno.writeTextFile(samples, jsonLines({ task_id: "HumanEval/53", solution }));
   const data = `${ROOT}fixtures/eval/data`;
   const score = ["eval", "--tasks", "humaneval", "--data", data, "--ids", "53", "--score", samples];
-  const stdout = await bundle.output([...score, "--allow-code-execution", "--json"]);
+  const { code, stdout, stderr } = await bundle.run([
+    ...score,
+    "--allow-code-execution",
+    "--json",
+  ]);
+  assertMatch(stderr, /^running programs in the (pyodide|bwrap) sandbox, Python 3\.\d+\.\d+\n$/);
+  assertEquals(code, 0);
   const [{ metrics, sandbox }] = JSON.parse(stdout).results.tasks;
   assert(["pyodide", "bwrap"].includes(sandbox), sandbox);
   assertEquals(metrics[0].value, 1);
