@@ -7,7 +7,13 @@
  * Parameters are counted by formula, not from the list of tensors, because a sweep asks ten
  * thousand times per second; a test holds the two equal.
  */
-import { convWidth, hasHeadNorms, type ModelConfig } from "../model/config.ts";
+import {
+  attentionLayers,
+  convWidth,
+  hasHeadNorms,
+  type ModelConfig,
+  queryHeads,
+} from "../model/config.ts";
 import { stateElements } from "../model/delta_net.ts";
 import type { Rates } from "./devices.ts";
 
@@ -34,9 +40,8 @@ export type CostShape = Pick<
 export function lettersOf(shape: CostShape) {
   const { hiddenSize: h, intermediateSize: f, numHiddenLayers: L, vocabSize: V } = shape;
   const { numAttentionHeads: q, numKeyValueHeads: v, headDim: d } = shape;
-  const N = shape.delta?.layers.filter((isDelta) => isDelta).length ?? 0;
-  const g = shape.family === "qwen3_5" ? 2 * q : q;
-  return { h, f, L, q, v, d, V, g, A: L - N, N };
+  const A = attentionLayers(shape).length;
+  return { h, f, L, q, v, d, V, g: queryHeads(shape), A, N: L - A };
 }
 
 /**

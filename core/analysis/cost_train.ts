@@ -21,14 +21,7 @@
  * against the official script. Memory is within ten percent of the plans of `core/train` for 130
  * million parameters; real trainers also keep copies that are left out here.
  */
-import {
-  type CostQuestion,
-  type CostShape,
-  countShape,
-  deltaWidths,
-  lettersOf,
-  prefixRows,
-} from "./cost.ts";
+import { type CostQuestion, countShape, deltaWidths, lettersOf, prefixRows } from "./cost.ts";
 import { attentionS, layersFlops, layersLinearS, statesS, tailFlops, tailS } from "./cost_exact.ts";
 
 /** Sizes of a step. `batch`, `input` and `output` of the workload are not read. */
@@ -90,9 +83,11 @@ function activations(question: TrainQuestion): number {
   const [hidden, mlp] = question.params === "all" ? [4, 3] : [2, 2];
   const common = hidden * h + mlp * f;
   const attention = common + (g + q + 2 * v) * d;
-  const delta = N > 0 ? common + deltaKept(shape) : 0;
+  const { conv, output } = deltaWidths(shape);
+  const delta = N > 0 ? common + 2 * conv + 6 * output : 0;
   const kept = question.recompute ? L * h + Math.max(attention, delta) : A * attention + N * delta;
-  const layers = kept + (N > 0 ? deltaChunks(shape) : 0);
+  // The chunks of one delta net, which its backward pass computes again.
+  const layers = kept + 22 * output;
   const tail = 8 * m * s * V + bytes.activation * m * s * (P + 1) * h;
   return r * bytes.activation * layers + tail;
 }
@@ -111,15 +106,4 @@ function forward(question: TrainQuestion) {
     layersFlops: layersFlops(question) * n * s + A * G,
     restFlops: tailFlops(question) * m * s,
   };
-}
-
-/** Elements that a delta net keeps per row for the backward pass. */
-function deltaKept(shape: CostShape): number {
-  const { conv, output } = deltaWidths(shape);
-  return 2 * conv + 6 * output;
-}
-
-/** Elements per row of the chunks of one delta net, which its backward pass computes again. */
-function deltaChunks(shape: CostShape): number {
-  return 22 * deltaWidths(shape).output;
 }

@@ -71,6 +71,11 @@ export class Value implements TensorType {
     return this.#apply(p.lessEqual, [this, this.#operand(other)], {});
   }
 
+  /** 1 where equal, else 0, in f32. */
+  equalFlags(other: Value): Value {
+    return this.lessEqual(other).select(other.lessEqual(this).select(1, 0), 0);
+  }
+
   exp(): Value {
     return this.#apply(p.exp, [this], {});
   }

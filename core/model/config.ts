@@ -208,6 +208,13 @@ export function hasHeadNorms({ family }: Pick<ModelConfig, "family">): boolean {
   return family === "qwen3" || family === "qwen3_5";
 }
 
+/** Heads of the matrix of queries: in Qwen3.5 each has a gate behind it. */
+export function queryHeads(
+  { family, numAttentionHeads: H }: Pick<ModelConfig, "family" | "numAttentionHeads">,
+): number {
+  return family === "qwen3_5" ? 2 * H : H;
+}
+
 /** Returns whether each token has a weight for every stream; a linear map has none. */
 export function hasStreamWeights({ streams, aggregator }: StreamConfig): boolean {
   return streams === 1 || aggregator === "dynamic";
@@ -241,8 +248,7 @@ function attentionProjections(config: ModelConfig): Projection[] {
   const { hiddenSize: C, headDim: D } = config;
   const { numAttentionHeads: H, numKeyValueHeads: K } = config;
   return [
-    // Of Qwen3.5 a query and a gate for each head.
-    ["self_attn.q_proj", [(config.family === "qwen3_5" ? 2 : 1) * H * D, C]],
+    ["self_attn.q_proj", [queryHeads(config) * D, C]],
     ["self_attn.k_proj", [K * D, C]],
     ["self_attn.v_proj", [K * D, C]],
     ["self_attn.o_proj", [C, H * D]],

@@ -114,8 +114,7 @@ function lastInputs(joined: Value, count: number, counts: Value | undefined): Va
   const { graph } = joined;
   const places = counts.reshape([R, 1, 1]).add(graph.iota(count));
   const slots = graph.iota(length).reshape([length, 1]);
-  const isAt = slots.lessEqual(places).select(places.lessEqual(slots).select(1, 0), 0);
-  return joined.matmul(isAt);
+  return joined.matmul(slots.equalFlags(places));
 }
 
 /** Zero at tokens that do not count: x [R, T, H] */

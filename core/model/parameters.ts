@@ -5,7 +5,14 @@
  * parameters goes through this list. Its order is the order in which files are written.
  */
 import { elementCount } from "../graph/types.ts";
-import { convWidth, hasHeadNorms, isDeltaNet, type ModelConfig, projections } from "./config.ts";
+import {
+  convWidth,
+  hasHeadNorms,
+  isDeltaNet,
+  type ModelConfig,
+  projections,
+  queryHeads,
+} from "./config.ts";
 
 export { elementCount };
 
@@ -86,11 +93,11 @@ function mixingSpecs(config: ModelConfig, layer: number): ParameterSpec[] {
 type Shapes = Record<string, readonly number[]>;
 
 function attentionShapes(config: ModelConfig): Shapes {
-  const { hiddenSize: C, headDim: D, family } = config;
-  const { numAttentionHeads: H, numKeyValueHeads: K, streams: P, prefixTokens: M } = config;
+  const { hiddenSize: C, headDim: D } = config;
+  const { numKeyValueHeads: K, streams: P, prefixTokens: M } = config;
   const shapes: Shapes = {};
   if (config.attentionBias) {
-    shapes["self_attn.q_proj.bias"] = [(family === "qwen3_5" ? 2 : 1) * H * D];
+    shapes["self_attn.q_proj.bias"] = [queryHeads(config) * D];
     shapes["self_attn.k_proj.bias"] = [K * D];
     shapes["self_attn.v_proj.bias"] = [K * D];
   }

@@ -26,9 +26,7 @@ export const unitLowerInverse = modelOp()({
   decompose({ x }) {
     const C = x.shape.at(-1)!;
     const places = x.graph.iota(C);
-    const isDiagonal = places.lessEqual(places.reshape([C, 1]))
-      .select(places.reshape([C, 1]).lessEqual(places).select(1, 0), 0);
-    let inverse = isDiagonal.broadcast(x.shape);
+    let inverse = places.equalFlags(places.reshape([C, 1])).broadcast(x.shape);
     for (let size = 1; size < C; size *= 2) {
       const joining = joiningBlocks(x, size);
       // The first inverse is the identity.

@@ -185,7 +185,8 @@ async function requireState(path: string): Promise<void> {
   if (!file) return;
   let before: string | undefined;
   for (const name of await checkpointsIn(path)) {
-    if (name < last && !await lacking(name)) before = name;
+    if (name === last) break;
+    if (!await lacking(name)) before = name;
   }
   const hint = before === undefined
     ? "begin again with --overwrite"

@@ -58,6 +58,18 @@ export function smollm2(streams: number): ModelConfig {
   };
 }
 
+/** A model to train, P = 2: 20 million parameters in 4 layers. */
+export function trainingModel(layers: number): ModelConfig {
+  return {
+    ...qwen05b(2),
+    vocabSize: 16384,
+    hiddenSize: 512,
+    intermediateSize: 1408,
+    numHiddenLayers: layers,
+    numAttentionHeads: 8,
+  };
+}
+
 /** Shapes by name. */
 export const SHAPES = { "qwen2.5-0.5b": qwen05b, "smollm2-135m": smollm2 } as const;
 

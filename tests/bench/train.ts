@@ -24,7 +24,7 @@ import { elementCount } from "../../core/graph/types.ts";
 import { lines } from "../../core/eval/sandbox/protocol.ts";
 import { medianOf } from "../../core/base/statistics.ts";
 import { residentOf } from "../resident.ts";
-import { qwen05b } from "./random_model.ts";
+import { trainingModel } from "./random_model.ts";
 
 const flags = parseArgs(Deno.args, {
   string: ["device", "rounds", "threads", "batch", "tokens", "torch", "peer", "measure"],
@@ -36,14 +36,7 @@ const B = Number(flags.batch ?? (inMemoryMode ? 2 : 4));
 const T = Number(flags.tokens ?? (inMemoryMode ? 128 : 256));
 
 /** 20 million parameters in all. */
-const SMALL: ModelConfig = {
-  ...qwen05b(2),
-  vocabSize: 16384,
-  hiddenSize: 512,
-  intermediateSize: 1408,
-  numHiddenLayers: 4,
-  numAttentionHeads: 8,
-};
+const SMALL = trainingModel(4);
 
 /** Large enough that the fixed cost of the runtime hardly counts: 130 million parameters. */
 const LARGE: ModelConfig = {

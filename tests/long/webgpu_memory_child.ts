@@ -4,23 +4,15 @@
  * and host arrays do not count.
  */
 import { elementCount } from "../../core/graph/types.ts";
-import type { ModelConfig } from "../../core/model/config.ts";
 import { parameterSpecs } from "../../core/model/parameters.ts";
 import { openDevice } from "../../core/runtime/mod.ts";
 import { trainableSpecs } from "../../core/train/trainable.ts";
 import { Trainer, type TrainerOptions } from "../../core/train/trainer.ts";
 import { planTraining } from "../../core/train/training_memory.ts";
-import { qwen05b } from "../bench/random_model.ts";
+import { trainingModel } from "../bench/random_model.ts";
 import { batchOf, lossesOf, OPTIMIZER, randomRows } from "../device/train/golden_runs.ts";
 
-const CONFIG: ModelConfig = {
-  ...qwen05b(2),
-  vocabSize: 16384,
-  hiddenSize: 512,
-  intermediateSize: 1408,
-  numHiddenLayers: 2,
-  numAttentionHeads: 8,
-};
+const CONFIG = trainingModel(2);
 
 const counts = new Map(
   parameterSpecs(CONFIG).map(({ name, shape }) => [name, elementCount(shape)]),

@@ -8,7 +8,7 @@ import type { StoredTensor } from "../../../core/checkpoint/open.ts";
 import { checkQuantized } from "../../../core/convert/quantize.ts";
 import { checkFinite } from "../../../core/checkpoint/read.ts";
 import { bucketFor } from "../../../core/generate/kv_cache.ts";
-import type { ModelConfig } from "../../../core/model/config.ts";
+import { attentionLayers, type ModelConfig } from "../../../core/model/config.ts";
 import { isOnHub } from "../../../core/hub/model.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
 import type { Session } from "../../../core/session/session.ts";
@@ -76,7 +76,7 @@ export async function run(values: InspectValues, io: Io, invocation: Invocation)
   }
   const context = contextOf(config, values);
   const counts = countParameters(config);
-  const deltaLayers = config.delta?.layers.filter((isDelta) => isDelta).length ?? 0;
+  const deltaLayers = config.numHiddenLayers - attentionLayers(config).length;
   const { batch } = values, capacity = bucketFor(engine.device, context);
   const plan = engine.plan({ batch, tokens: 1, capacity, selected: batch });
   const { format, matrices } = checkpoint.quantization ?? {};

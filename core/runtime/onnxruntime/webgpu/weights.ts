@@ -24,7 +24,7 @@ export class GpuWeights implements Initializers {
   }
 
   tensor(use: WeightUse): Handle {
-    const key = `${use.parameter} ${use.form} ${use.type}`;
+    const key = keyOf(use);
     let known = this.#loaded.get(key);
     if (!known) {
       // First, as it may fail, and what is kept here is not read again.
@@ -39,8 +39,7 @@ export class GpuWeights implements Initializers {
   }
 
   hostTensor(use: WeightUse): Handle {
-    const key = `${use.parameter} ${use.form} ${use.type}`;
-    return this.#host.getOrInsertComputed(key, () => {
+    return this.#host.getOrInsertComputed(keyOf(use), () => {
       const bytes = Uint8Array.from(this.#contents.bytes(use));
       const address = Deno.UnsafePointer.of(bytes);
       return { bytes, value: this.#gpu.api.tensor(address, bytes.length, use.shape, use.type) };
@@ -62,4 +61,8 @@ export class GpuWeights implements Initializers {
     for (const { value } of this.#host.values()) this.#gpu.api.release("Value", value);
     this.#host.clear();
   }
+}
+
+function keyOf({ parameter, form, type }: WeightUse): string {
+  return `${parameter} ${form} ${type}`;
 }
