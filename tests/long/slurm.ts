@@ -53,6 +53,7 @@ SlurmctldPidFile=${folder}/slurmctld.pid
 SlurmdPidFile=${folder}/slurmd.pid
 SlurmdSpoolDir=${folder}/spool
 StateSaveLocation=${folder}/state
+TmpFS=${folder}/tmp
 SlurmctldLogFile=${folder}/slurmctld.log
 SlurmdLogFile=${folder}/slurmd.log
 NodeName=${host} NodeAddr=127.0.0.1 CPUs=${CPUS} RealMemory=1000 State=UNKNOWN
@@ -91,7 +92,7 @@ export class Slurm implements AsyncDisposable {
     await Deno.chmod(folder, 0o755);
     const slurm = new Slurm(folder);
     const host = Deno.hostname().split(".")[0]!;
-    for (const name of ["state", "spool"]) await Deno.mkdir(`${folder}/${name}`);
+    for (const name of ["state", "spool", "tmp"]) await Deno.mkdir(`${folder}/${name}`);
     await Deno.writeTextFile(`${folder}/slurm.conf`, configuration(folder, host, freePort()));
     const key = crypto.getRandomValues(new Uint8Array(128));
     await Deno.writeFile(`${folder}/munge.key`, key, { mode: 0o400 });
