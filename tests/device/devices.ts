@@ -13,8 +13,9 @@ export const reference: Device = new ReferenceDevice("f64");
 /** True if tests of the cuda device run on the first GPU of this machine; see `tests/gpu/run.ts`. */
 const onGpu = Deno.env.get("PARSCALE_TEST_GPU") === "1";
 
-/** True if the emulated cuda device is under test, and no other: it takes as long as all of them. */
-const onEmulator = Deno.env.get("PARSCALE_TEST_EMULATED") === "1" && emulatorPresent();
+/** True in `test:emulated`, which tries what emulates cuda and the further forms of the other devices. */
+const isSecondRun = Deno.env.get("PARSCALE_TEST_EMULATED") === "1";
+const onEmulator = isSecondRun && emulatorPresent();
 
 /** Name of the cuda device in the names of tests; undefined where it is not under test. */
 export const CUDA: string | undefined = onGpu ? "cuda" : onEmulator ? "cuda, emulated" : undefined;
@@ -47,14 +48,23 @@ export interface NamedDevice {
   readonly device: Device;
 }
 
-/** Devices that must agree with the reference. Where CUDA is under test, it alone is. */
+/** Opens the devices that are under test besides cuda. */
+async function openOthers(): Promise<NamedDevice[]> {
+  if (onGpu) return [];
+  return isSecondRun
+    ? [
+      { name: "cpu, one thread", device: new CpuDevice({ threads: 1 }) },
+      { name: "tfjs in JavaScript", device: await openTfjsInJavaScript() },
+    ]
+    : [
+      { name: "reference in f32", device: new ReferenceDevice("f32") },
+      { name: "cpu", device: new CpuDevice() },
+    ];
+}
+
+/** Devices that must agree with the reference. On a GPU, cuda alone. */
 export const devices: readonly NamedDevice[] = [
-  ...(onEmulator || onGpu ? [] : [
-    { name: "reference in f32", device: new ReferenceDevice("f32") },
-    { name: "cpu", device: new CpuDevice() },
-    { name: "cpu, one thread", device: new CpuDevice({ threads: 1 }) },
-    { name: "tfjs in JavaScript", device: await openTfjsInJavaScript() },
-  ]),
+  ...await openOthers(),
   ...(CUDA ? [{ name: CUDA, device: openTestCuda() }] : []),
 ];
 

@@ -32,7 +32,7 @@ core/generate/batch_size.ts by unit/generate/score_test.ts
 core/generate/batch_size.ts by device/generate/scheduler_test.ts
   a cache that grows is counted once: totalBytes + sections.state → totalBytes
 
-core/runtime/onnxruntime/session/executable.ts by unit/runtime/memory_test.ts
+core/runtime/onnxruntime/session/executable.ts by long/memory_test.ts
   a program keeps its last caches: new WeakRef(tensor) → { deref: () => tensor } as unknown as WeakRef<OnnxValue>
 
 core/eval/sandbox/pool.ts by unit/eval/sandbox_test.ts
@@ -300,7 +300,7 @@ core/checkpoint/open.ts by unit/checkpoint/gguf_test.ts
 core/checkpoint/open.ts by unit/session/open_test.ts
   rows of a table are read without their minima: table && !table.offsets → table
 
-core/runtime/onnxruntime/session/weight_memory.ts by unit/runtime/memory_test.ts
+core/runtime/onnxruntime/session/weight_memory.ts by long/memory_test.ts
   codes stay beside what was packed of them: packsCodes() ? this.#packed → false ? this.#packed
 
 core/runtime/onnxruntime/session/weight_memory.ts by unit/session/open_test.ts

@@ -1,10 +1,10 @@
 /** Memory outside the heap: what is mapped is returned, and errors say what is wrong. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { EnvironmentError } from "../../../core/base/errors.ts";
-import { MemoryMap } from "../../../core/runtime/memory/memory_map.ts";
-import { withScratch } from "../../scratch.ts";
-import { moduleAt, runChild } from "../../device/runtime/child.ts";
-import { modelFolder } from "../../device/goldens.ts";
+import { EnvironmentError } from "../../core/base/errors.ts";
+import { MemoryMap } from "../../core/runtime/memory/memory_map.ts";
+import { withScratch } from "../scratch.ts";
+import { moduleAt, runChild } from "../device/runtime/child.ts";
+import { modelFolder } from "../device/goldens.ts";
 
 /** Imports of the children. */
 const IMPORTS = Object.entries({

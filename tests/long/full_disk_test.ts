@@ -1,8 +1,8 @@
 /** Every command that writes, on a disk that is full or becomes so. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { MODEL, PLAIN_MODEL } from "./models.ts";
-import { canMount, runMounting } from "./small_disk.ts";
+import { MODEL, PLAIN_MODEL } from "../cli/models.ts";
+import { canMount, runMounting } from "../cli/small_disk.ts";
 import { withScratch } from "../scratch.ts";
 
 const DATA = fileURLToPath(new URL("../../fixtures/eval/data", import.meta.url));
