@@ -37,6 +37,9 @@ export interface BatchCursor {
 /** Changes when equal options come to mean other rows. */
 const ROWS_SCHEMA = "parscale.rows/1";
 
+/** Takes a row of a source. */
+type Visit = (source: RowSource, row: ReturnType<RowSource["next"]>, index: number) => void;
+
 /** Batches from weighted sources. */
 export class BatchStream {
   /** Hash of all that decides the rows: the sources' content and weights, and the options. */
@@ -91,19 +94,31 @@ export class BatchStream {
   /** Rows from here to the end of a finite run, which it goes to, and their tokens. */
   measure(): { readonly rows: number; readonly tokens: number } {
     let rows = 0, tokens = 0;
-    for (; !this.#isOver; rows++) {
-      const { rows: source, index } = this.#pickSource(), { plan, row } = source.next();
+    const count: Visit = (_, { plan, row }) => {
       const pieces = plan.lengths.subarray(plan.rowStarts[row], plan.rowStarts[row + 1]);
       tokens += pieces.reduce((sum, length) => sum + length, 0);
-      this.#taken[index]!++;
-    }
+      rows++;
+    };
+    while (this.#advance(count));
     return { rows, tokens };
+  }
+
+  /** Trained tokens of the fullest batch over so many rows from here, which it goes past; at most `limit`. */
+  mostTrained(rows: number, limit: number): number {
+    let most = 0, trained = 0;
+    const count: Visit = (source, row) => trained += source.mostTrained(row);
+    for (; rows > 0 && most < limit && this.#advance(count); rows -= this.options.batch) {
+      most = Math.max(most, trained);
+      trained = 0;
+    }
+    return Math.min(most, limit);
   }
 
   /** The next batch, or undefined after the last. */
   next(): Batch | undefined {
     const builder = new BatchBuilder(this.options.batch, this.options.tokens);
-    return this.#advance(builder) ? builder : undefined;
+    const add: Visit = (rows, next, index) => builder.addRow(index, next, rows.read.bind(rows));
+    return this.#advance(add) ? builder : undefined;
   }
 
   /** Goes past the next batch without reading its tokens; false after the last. */
@@ -111,12 +126,12 @@ export class BatchStream {
     return this.#advance();
   }
 
-  /** Takes the rows of a batch, and adds them to one that is being built. */
-  #advance(builder?: BatchBuilder): boolean {
+  /** Takes the rows of a batch; false after the last. */
+  #advance(visit: Visit = () => {}): boolean {
     if (this.#isOver) return false;
     for (let row = 0; row < this.options.batch && !this.#isOver; row++) {
-      const { rows, index } = this.#pickSource(), next = rows.next();
-      builder?.addRow(index, next, (document, start, end) => rows.read(document, start, end));
+      const { rows, index } = this.#pickSource();
+      visit(rows, rows.next(), index);
       this.#taken[index]!++;
     }
     return true;

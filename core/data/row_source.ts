@@ -39,6 +39,8 @@ export class RowSource {
   /** [stores + 1] First document of each store. */
   readonly #firsts: readonly number[];
   readonly #lengths: Uint32Array;
+  /** [documents] Trained tokens of each. */
+  readonly #targets: Uint32Array;
   readonly #documents: Uint32Array;
   #planned: { epoch: number; plan: RowPlan; order: Uint32Array };
 
@@ -52,13 +54,13 @@ export class RowSource {
     let count = 0;
     this.#firsts = [0, ...stores.map((store) => count += store.documents)];
     this.#lengths = new Uint32Array(count);
-    const targets = new Uint32Array(count);
+    this.#targets = new Uint32Array(count);
     stores.forEach((store, i) => {
       this.#lengths.set(store.lengths, this.#firsts[i]);
-      targets.set(store.targets, this.#firsts[i]);
+      this.#targets.set(store.targets, this.#firsts[i]);
     });
     const chosen = documents ?? Uint32Array.from({ length: count }, (_, document) => document);
-    this.#documents = chosen.filter((document) => targets[document]! > 0);
+    this.#documents = chosen.filter((document) => this.#targets[document]! > 0);
     this.#planned = this.#plan(0);
     if (this.#planned.plan.rows > 0) return;
     throw new DataError(
@@ -94,6 +96,15 @@ export class RowSource {
       this.row = 0;
     }
     return { plan, row };
+  }
+
+  /** Trained tokens of a row, at most: of a document that was cut, each piece may have all. */
+  mostTrained({ plan, row }: { plan: RowPlan; row: number }): number {
+    let trained = 0;
+    for (let piece = plan.rowStarts[row]!; piece < plan.rowStarts[row + 1]!; piece++) {
+      trained += Math.min(plan.lengths[piece]!, this.#targets[plan.documents[piece]!]!);
+    }
+    return trained;
   }
 
   /** Goes to a place in an epoch. */

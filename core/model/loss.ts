@@ -25,6 +25,8 @@ export interface LossSizes {
   readonly batch: number;
   /** T: tokens per row. */
   readonly tokens: number;
+  /** K: most tokens that count; all B·T if left out. Only so many cost the output matrix. */
+  readonly counted?: number | undefined;
 }
 
 /** Puts other values in the place of some parameters; undefined leaves a parameter as it is. */
@@ -33,14 +35,14 @@ export type Substitute = (g: Builder) => (name: string) => Value | undefined;
 /**
  * Builds the loss program.
  *
- * Inputs: `ids` and `positions` [B, T] i32; `targets` [B·T] i32, the token after each; `predicted`
- * [B·T] f32, 1 where that token counts and 0 where it does not. Outputs: `loss`, a scalar, minus the
- * sum of the log-probabilities of the predicted tokens; with P > 1 `weight_sums` [P], the aggregation
- * weights summed over these tokens.
+ * Inputs: `ids` and `positions` [B, T] i32; with K < B·T `slots` [K] i32, different ones among the B·T;
+ * `targets` [K] i32, the token after each; `predicted` [K] f32, 1 where that token counts and 0 where it
+ * does not. Outputs: `loss`, a scalar, minus the sum of the log-probabilities of the predicted tokens; with
+ * P > 1 `weight_sums` [P], the aggregation weights summed over these tokens.
  */
 export function buildLoss(
   config: ModelConfig,
-  { batch: B, tokens: T }: LossSizes,
+  { batch: B, tokens: T, counted: K = B * T }: LossSizes,
   substitute: Substitute = () => () => undefined,
 ): Program {
   const { streams: P, hiddenSize: C } = config;
@@ -48,8 +50,8 @@ export function buildLoss(
   const g = new Builder("loss");
   const ids = g.input("ids", { dtype: "i32", shape: [B, T] });
   const positions = g.input("positions", { dtype: "i32", shape: [B, T] });
-  const targets = g.input("targets", { dtype: "i32", shape: [N] });
-  const predicted = g.input("predicted", { dtype: "f32", shape: [N] });
+  const targets = g.input("targets", { dtype: "i32", shape: [K] });
+  const predicted = g.input("predicted", { dtype: "f32", shape: [K] });
 
   const declared = parameterDeclarer(g, config);
   const substituted = substitute(g);
@@ -64,13 +66,14 @@ export function buildLoss(
     keep: (_kind, _layer, update) => update.transpose([0, 2, 1, 3]),
     states: NO_STATES,
   };
-  const x = runLayers(context, ids); // [P·N, C]
-  const { logits, weights } = mixAndProject(context, x.reshape([P, N, C]));
+  const x = runLayers(context, ids).reshape([P, N, C]);
+  const kept = K < N ? x.gather(g.input("slots", { dtype: "i32", shape: [K] }), 1) : x;
+  const { logits, weights } = mixAndProject(context, kept);
   const logprobs = tokenLogprobs({ logits, targets }).mul(predicted);
   const total = logprobs.sum(0).reshape([]);
   g.output("loss", total.mul(-1));
   if (weights) {
-    const sums = predicted.reshape([1, N]).matmul(weights);
+    const sums = predicted.reshape([1, K]).matmul(weights);
     g.output("weight_sums", sums.reshape([P]));
   }
   return g.build();

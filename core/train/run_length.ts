@@ -45,7 +45,7 @@ export function stepsOf(
   { rowTokens, microBatch, microBatches }: {
     readonly rowTokens: number;
     readonly microBatch: number;
-    readonly microBatches: number | undefined;
+    readonly microBatches?: number | undefined;
   },
 ): number {
   return Math.min(
@@ -53,6 +53,15 @@ export function stepsOf(
     Math.ceil(tokens / (batch * rowTokens)),
     Math.ceil((microBatches ?? Infinity) * microBatch / batch),
   );
+}
+
+/**
+ * Slots of a micro-batch whose loss is computed, where at most `trained` count: in eighths of all, so that a
+ * longer run most likely has as many.
+ */
+export function countedSlots(slots: number, trained: (limit: number) => number): number {
+  const eighths = Math.ceil(8 * trained(Math.floor(slots * 7 / 8) + 1) / slots);
+  return Math.ceil(slots * eighths / 8);
 }
 
 /** Divisors of a number, the largest first. */

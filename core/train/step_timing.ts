@@ -32,12 +32,14 @@ export function stepOptions(
   };
 }
 
-/** Rows of tokens of which all are predicted. */
-function madeUpRows({ config, sizes: { batch, tokens } }: TrainerOptions): TrainingBatch {
+/** Rows of tokens, of which as many are predicted as the sizes allow. */
+function madeUpRows({ config, sizes }: TrainerOptions): TrainingBatch {
+  const { batch, tokens, counted = batch * tokens } = sizes;
   const slots = Array.from({ length: batch * tokens }, (_, i) => i);
   const ids = slots.map((i) => 31 * i % config.vocabSize);
   const positions = slots.map((i) => i % tokens);
-  return { ids, positions, targets: ids, weights: slots.map(() => 1), predicted: slots.length };
+  const weights = slots.map((i) => Number(i < counted));
+  return { ids, positions, targets: ids, weights, predicted: counted };
 }
 
 /** Allocates and compiles everything; the function it returns gives the milliseconds of a step. */

@@ -220,13 +220,14 @@ export class Trainer {
     for (const { gradients } of this.groups) this.device.clear(gradients);
   }
 
-  #write(batch: TrainingBatch): void {
-    const write = (name: string, data: ArrayLike<number>) =>
-      this.device.write(this.#parts.tensors.get(name)!, data);
-    write("ids", batch.ids);
-    write("positions", batch.positions);
-    write("targets", batch.targets);
-    write("predicted", batch.weights);
+  #write({ ids, positions, targets, weights }: TrainingBatch): void {
+    const { tensors } = this.#parts, counted = tensors.get("slots")?.shape[0];
+    const slots = counted === undefined ? undefined : countedSlots(weights, counted);
+    const pick = (data: ArrayLike<number>) => slots?.map((slot) => data[slot]!) ?? data;
+    const inputs = { ids, positions, targets: pick(targets), predicted: pick(weights) };
+    for (const [name, data] of Object.entries({ ...inputs, ...(slots && { slots }) })) {
+      this.device.write(tensors.get(name)!, data);
+    }
   }
 
   #read(batch: TrainingBatch, sums: StepSums): void {
@@ -237,6 +238,14 @@ export class Trainer {
     const weights = Array.from(this.device.read(streams));
     sums.streamWeights = weights.map((weight, p) => weight + (sums.streamWeights[p] ?? 0));
   }
+}
+
+/** The slots that count, filled up to `size` with others. */
+function countedSlots(weights: ArrayLike<number>, size: number): number[] {
+  const slots = Array.from(weights, (_, slot) => slot);
+  const counted = slots.filter((slot) => weights[slot] !== 0);
+  if (counted.length > size) throw new TypeError(`${counted.length} slots count, of ${size}`);
+  return [...counted, ...slots.filter((slot) => weights[slot] === 0)].slice(0, size);
 }
 
 /** Enters a view of `array` for every tensor of a group. */

@@ -58,10 +58,10 @@ export function smollm2(streams: number): ModelConfig {
   };
 }
 
-/** A model to train, P = 2: 20 million parameters in 4 layers. */
-export function trainingModel(layers: number): ModelConfig {
+/** A model to train: 20 million parameters in 4 layers. */
+export function trainingModel(layers: number, streams = 2): ModelConfig {
   return {
-    ...qwen05b(2),
+    ...qwen05b(streams),
     vocabSize: 16384,
     hiddenSize: 512,
     intermediateSize: 1408,

@@ -3,11 +3,13 @@
  * where it is given, and its memory beside the plan.
  *
  *   deno run -A tests/bench/train.ts [--device cpu] [--rounds 9] [--threads 2] [--batch 4] [--tokens 256]
- *       [--torch PYTHON --peer FOLDER_WITH_torch_parscale.py]
+ *       [--shape qwen2.5-0.5b] [--streams 2] [--modes full,peft] [--counted 512]
+ *       [--torch PYTHON --peer FOLDER_WITH_torch_parscale.py [--attention sdpa,eager]]
  *   deno run -A tests/bench/train.ts --memory [--batch 2] [--tokens 128]
  *
- * The model has 4 layers and 20 million parameters, P = 2 and 48 prefix tokens; f32 on both sides.
- * Engines take turns, round by round, so that a busy machine slows them alike; the table holds medians
+ * Without `--shape` the model has 4 layers and 20 million parameters; P = 2 and 48 prefix tokens unless told
+ * otherwise; f32 on both sides. All engines are in memory at once: Qwen's shape in full takes 20 GB.
+ * Only the first `--counted` tokens of a batch count; PyTorch computes the loss of all. Engines take turns, round by round, so that a busy machine slows them alike; the table holds medians
  * and ratios of medians. `--memory` trains a larger model in a fresh process for each line and prints
  * its peak memory, less the values that it begins with, beside what `planTraining` had said (Linux only).
  */
@@ -24,27 +26,38 @@ import { elementCount } from "../../core/graph/types.ts";
 import { lines } from "../../core/eval/sandbox/protocol.ts";
 import { medianOf } from "../../core/base/statistics.ts";
 import { residentOf } from "../resident.ts";
-import { trainingModel } from "./random_model.ts";
+import { SHAPES, trainingModel } from "./random_model.ts";
 
 const flags = parseArgs(Deno.args, {
-  string: ["device", "rounds", "threads", "batch", "tokens", "torch", "peer", "measure"],
+  string: [
+    ...["device", "rounds", "threads", "batch", "tokens", "torch", "peer", "measure"],
+    ...["shape", "streams", "modes", "attention", "counted"],
+  ],
   boolean: ["memory"],
-  default: { device: "cpu", rounds: "9", threads: "2" },
+  default: {
+    device: "cpu",
+    rounds: "9",
+    threads: "2",
+    streams: "2",
+    modes: "full,peft",
+    attention: "sdpa,eager",
+  },
 });
 const inMemoryMode = flags.memory || flags.measure !== undefined;
 const B = Number(flags.batch ?? (inMemoryMode ? 2 : 4));
 const T = Number(flags.tokens ?? (inMemoryMode ? 128 : 256));
 
-/** 20 million parameters in all. */
-const SMALL = trainingModel(4);
+const streams = Number(flags.streams), counted = Number(flags.counted ?? B * T);
+const MODEL: ModelConfig = flags.shape
+  ? SHAPES[flags.shape as keyof typeof SHAPES](streams)
+  : trainingModel(4, streams);
 
-/** Large enough that the fixed cost of the runtime hardly counts: 130 million parameters. */
-const LARGE: ModelConfig = {
-  ...SMALL,
+/** Model of `--memory`; without a shape 130 million parameters, beside which the runtime hardly counts. */
+const LARGE: ModelConfig = flags.shape ? MODEL : {
+  ...trainingModel(8, streams),
   vocabSize: 32768,
   hiddenSize: 1024,
   intermediateSize: 2816,
-  numHiddenLayers: 8,
   numAttentionHeads: 16,
 };
 
@@ -66,13 +79,13 @@ const largestBytes = (config: ModelConfig) =>
 function batchOf(config: ModelConfig): TrainingBatch {
   const count = B * T;
   const ids = Array.from({ length: count }, (_, i) => (i * 7919 + 13) % config.vocabSize);
-  const weights = ids.map((_, i) => i % T === T - 1 ? 0 : 1);
+  const weights = ids.map((_, i) => i % T === T - 1 || i >= counted ? 0 : 1);
   return {
     ids,
     positions: ids.map((_, i) => i % T),
     targets: ids.map((_, i) => ids[i + 1] ?? 0),
     weights,
-    predicted: count - B,
+    predicted: weights.filter((weight) => weight > 0).length,
   };
 }
 
@@ -86,7 +99,7 @@ function optionsOf(
     config,
     trained: trainableSpecs(config, { params, aggregation: "dynamic" }),
     initial: valueSource(config),
-    sizes: { batch: B, tokens: T },
+    sizes: { batch: B, tokens: T, counted },
     optimizer: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, clip: 1 },
     accumulates,
     recompute,
@@ -109,8 +122,8 @@ const RATES = { backbone: 1e-4, prefix: 1e-4, aggregator: 1e-4 };
 
 async function ours(mode: Mode): Promise<Engine> {
   const device = await openDevice(flags.device as DeviceName, { threads: Number(flags.threads) });
-  const trainer = await Trainer.create(device, optionsOf(SMALL, mode));
-  const batch = batchOf(SMALL);
+  const trainer = await Trainer.create(device, optionsOf(MODEL, mode));
+  const batch = batchOf(MODEL);
   let count = 0;
   return {
     name: "parscale",
@@ -150,7 +163,7 @@ for _ in sys.stdin:
 
 /** PyTorch in a process of its own; `impl` is how it computes attention. */
 function torch(mode: Mode, impl: "sdpa" | "eager"): Engine & { close(): void } {
-  const c = SMALL;
+  const c = MODEL;
   const sizes = {
     vocab: c.vocabSize,
     hidden: c.hiddenSize,
@@ -185,22 +198,24 @@ function torch(mode: Mode, impl: "sdpa" | "eager"): Engine & { close(): void } {
 }
 
 async function compareSpeed(): Promise<void> {
-  const peers = flags.torch
-    ? [torch("full", "sdpa"), torch("full", "eager"), torch("peft", "sdpa")]
-    : [];
-  const engines: Engine[] = [await ours("full"), await ours("peft"), ...peers];
+  const modes = flags.modes.split(",") as Mode[];
+  const kinds = flags.attention.split(",") as ("sdpa" | "eager")[];
+  const peers = flags.torch ? modes.flatMap((mode) => kinds.map((kind) => torch(mode, kind))) : [];
+  const engines: Engine[] = [];
+  for (const mode of modes) engines.push(await ours(mode));
+  engines.push(...peers);
   for (const engine of engines) for (let i = 0; i < 2; i++) await engine.step();
   const times = engines.map((): StepTime[] => []);
   for (let round = 0; round < Number(flags.rounds); round++) {
     for (const [i, engine] of engines.entries()) times[i]!.push(await engine.step());
   }
   for (const peer of peers) peer.close();
-  const { total, introduced } = countParameters(SMALL);
+  const { total, introduced } = countParameters(MODEL);
   console.log(
     `${(total / 1e6).toFixed(1)} M parameters (${(introduced / 1e6).toFixed(2)} M introduced), ` +
       `${B} x ${T} tokens, ${flags.device}, ${flags.threads} threads, medians of ${flags.rounds} rounds`,
   );
-  const full = medianOf(times[0]!.map(({ step }) => step));
+  const first = medianOf(times[0]!.map(({ step }) => step));
   engines.forEach((engine, i) => {
     const step = medianOf(times[i]!.map(({ step }) => step));
     const share = medianOf(times[i]!.map(({ step, optimizer }) => optimizer / step));
@@ -208,7 +223,7 @@ async function compareSpeed(): Promise<void> {
     console.log(
       `${engine.name.padEnd(12)} ${engine.mode.padEnd(5)} ${step.toFixed(0).padStart(6)} ms/step ` +
         `(least ${least.toFixed(0)})  ${(B * T / step * 1000).toFixed(0).padStart(5)} tokens/s  ` +
-        `optimiser ${(100 * share).toFixed(1)} %  ${(step / full).toFixed(2)}x of our full step`,
+        `optimiser ${(100 * share).toFixed(1)} %  ${(step / first).toFixed(2)}x of the first`,
     );
   });
 }

@@ -45,7 +45,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/checkpoint/gguf": 1200,
   "core/collective": 1250,
   "core/convert": 850,
-  "core/data": 3650,
+  "core/data": 3700,
   "core/eval/grading/code": 750,
   "core/eval/grading/ifeval": 1150,
   "core/eval/grading/math": 1350,
@@ -90,7 +90,7 @@ const BUDGET: Readonly<Record<string, number>> = {
 };
 
 /** Most lines of all folders. */
-const ALL = 83350;
+const ALL = 83400;
 
 function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
   for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {

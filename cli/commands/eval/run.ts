@@ -79,12 +79,7 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
   await using tools = new Tools(plan, io);
   const scores = await scoreSamples(prepared, samples, tools, watchOf(io), folder);
   return await report(await factsOf(prepared, tools), scores, {
-    leftOut,
-    preset,
-    bounds,
-    io,
-    invocation,
-    folder,
+    ...{ leftOut, preset, bounds, io, invocation, folder },
     logged: loggedOf(plan, prepared, samples, model.render),
     model: {
       fingerprint: model.fingerprint,
@@ -109,15 +104,8 @@ async function scoreFile(plan: ScorePlan, io: Io, invocation: Invocation): Promi
   const facts = await factsOf(prepared, tools);
   // Without the model there is no template: a conversation is logged as its messages.
   const render: ChatRenderer = (messages) => Promise.resolve(JSON.stringify(messages));
-  return await report(facts, scores, {
-    leftOut,
-    preset,
-    bounds,
-    io,
-    invocation,
-    folder,
-    logged: loggedOf(plan, prepared, samples, render),
-  });
+  const logged = loggedOf(plan, prepared, samples, render);
+  return await report(facts, scores, { leftOut, preset, bounds, io, invocation, folder, logged });
 }
 
 /** Answers to be written in the layout of the harness, where that is asked for. */
@@ -158,15 +146,8 @@ async function mergeFolders(
     beams: typeof beams === "number" ? beams : null,
     quantize: typeof quantize === "string" ? quantize : null,
   };
-  return await report(facts, scores, {
-    leftOut,
-    preset,
-    bounds,
-    io,
-    invocation,
-    folder,
-    model: asked,
-  });
+  const what = { leftOut, preset, bounds, io, invocation, folder, model: asked };
+  return await report(facts, scores, what);
 }
 
 function watchOf(io: Io): Watch {

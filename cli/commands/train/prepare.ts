@@ -32,7 +32,7 @@ import {
 } from "../../../core/tokenizer/tokenizer.ts";
 import type { LoopOptions } from "../../../core/train/loop.ts";
 import { peakRates } from "../../../core/train/rates.ts";
-import { divisorsOf, microBatchOf, stepsOf } from "../../../core/train/run_length.ts";
+import { countedSlots, divisorsOf, microBatchOf, stepsOf } from "../../../core/train/run_length.ts";
 import { type ModelSource, openModelSource } from "../../../core/train/model_source.ts";
 import { defaultPhases, learningRateFactor } from "../../../core/train/schedule.ts";
 import type { TrainerOptions } from "../../../core/train/trainer.ts";
@@ -79,12 +79,18 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
   try {
     const collective = await ranks.join(transport, device);
     data = await openRunData(plan, ranks, source, tokenizer);
-    const { tokens } = data;
+    const { tokens, batches, evalBatches } = data;
+    const steps = stepsOf(plan.length, { rowTokens: tokens, microBatch: share });
+    const trainedOf = (batch: number) => (limit: number) =>
+      Math.max(
+        batches(batch).mostTrained(steps * plan.length.batch, limit),
+        evalBatches?.(batch).mostTrained(Infinity, limit) ?? 0,
+      );
     const optionsOf = (batch: number, recompute: boolean): TrainerOptions => ({
       config: source.config,
       trained: source.trained,
       initial: source.initial,
-      sizes: { batch, tokens },
+      sizes: { batch, tokens, counted: countedSlots(batch * tokens, trainedOf(batch)) },
       optimizer: plan.optimizer,
       accumulates: batch * ranks.world < plan.length.batch,
       recompute,

@@ -153,6 +153,32 @@ for (const { name: deviceName, device, model, config, tensors } of onEach) {
   });
 }
 
+for (const { name: deviceName, device, model, config, tensors } of onEach) {
+  Deno.test(`${deviceName}: tokens of ${model} that do not count cost no head and change nothing`, async () => {
+    const rows = [[5, 9, 12, 7, 30, 2], [8, 8, 2, 1, 4, 40]];
+    const labels = [[-100, -100, 12, -100, -100, 2], [-100, 8, -100, -100, 4, -100]];
+    const data = inputsOf(rows, labels), by = names(config, "full");
+    const slots = [1, 4, 6, 9, 11]; // four that count, and one more
+    const pick = (name: string) => slots.map((slot) => data.get(name)![slot]!);
+    const few = ["targets", "predicted"].map((name) => [name, pick(name)] as const);
+    const picked: Data = new Map([...data, ...few, ["slots", slots]]);
+    const [whole, part] = await Promise.all(
+      ([[undefined, data], [5, picked]] as const).map(([counted, inputs]) => {
+        const loss = buildLoss(config, { batch: 2, tokens: 6, counted });
+        const program = differentiate(loss, { of: "loss", by });
+        const head = prepare(program, (op) => !op.decompose).nodes
+          .filter(({ outputs: [type] }) => type!.shape.join() === `12,${config.vocabSize}`);
+        assertEquals(head.length > 0, counted === undefined);
+        return run(device, program, tensors, inputs);
+      }),
+    );
+    for (const name of ["loss", "weight_sums", ...by.map(gradientName)]) {
+      const error = relativeDifference(part!.get(name)!, whole!.get(name)!);
+      assert(error < (model === HYBRID ? 1e-5 : 2e-6), `${name}: ${error}`);
+    }
+  });
+}
+
 Deno.test("the sum of aggregation weights counts predicted tokens only", async () => {
   const data = inputsOf([[5, 9, 12, 7], [8, 8, 2, 1]], [[5, 9, -100, 7], [-100, -100, 2, 1]]);
   const found = await run(reference, buildLoss(config, { batch: 2, tokens: 4 }), tensors, data);

@@ -47,6 +47,7 @@ export interface GoldenTrainer {
   readonly mode?: "full" | "peft";
   readonly rows: number;
   readonly tokens: number;
+  readonly counted?: number;
   readonly accumulates?: boolean;
   readonly clip?: number;
   readonly collective?: Collective;
@@ -55,7 +56,7 @@ export interface GoldenTrainer {
 /** Options of a trainer of a golden model, with the optimizer of its golden runs. */
 export async function trainerOptions(
   name: string,
-  { mode, rows, tokens, clip = 1, accumulates = false, ...others }: GoldenTrainer,
+  { mode, rows, tokens, counted, clip = 1, accumulates = false, ...others }: GoldenTrainer,
 ): Promise<TrainerOptions> {
   const { config, tensors } = await openCheckpoint(modelFolder(name));
   const params = mode === "peft" ? "introduced" : "all";
@@ -63,7 +64,7 @@ export async function trainerOptions(
     config,
     trained: trainableSpecs(config, { params, aggregation: "dynamic" }),
     initial: (parameter) => weightValues(tensors.get(parameter)!),
-    sizes: { batch: rows, tokens },
+    sizes: { batch: rows, tokens, counted },
     optimizer: { ...OPTIMIZER, clip },
     accumulates,
     recompute: false,

@@ -278,6 +278,15 @@ Deno.test("the longest row is what unpacked rows need", () => {
   assertEquals(open({ pack: false, tokens: 5 }).next()!.pieces, wide.next()!.pieces);
 });
 
+Deno.test("the fullest batch of a run is known before it is read, over all epochs", () => {
+  const documents = uniqueDocuments(60, 1, 5), options = { ...OPTIONS, tokens: 24, epochs: 3 };
+  const open = () => new BatchStream([sourceOf(documents)], options);
+  const counts = [...batchesOf(open())].map(({ predicted }) => predicted);
+  assertEquals(open().mostTrained(Infinity, Infinity), Math.max(...counts));
+  assertEquals(open().mostTrained(10, Infinity), Math.max(...counts.slice(0, 5)));
+  assertEquals(open().mostTrained(Infinity, 3), 3);
+});
+
 Deno.test("a split is disjoint, whole, and the same for the same seed", () => {
   const split = splitDocuments(1000, 0.1, 3);
   assertEquals([split.train.length, split.eval.length], [900, 100]);

@@ -5,7 +5,7 @@ import { command } from "../../../cli/commands/train/flags.ts";
 import { parse } from "../../../cli/framework/parse.ts";
 import { type Resolution, resolve } from "../../../cli/framework/resolve.ts";
 import type { ValuesOf } from "../../../cli/framework/command.ts";
-import { microBatchOf, stepsOf } from "../../../core/train/run_length.ts";
+import { countedSlots, microBatchOf, stepsOf } from "../../../core/train/run_length.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 
 function resolved(line: string): Promise<Resolution> {
@@ -98,6 +98,14 @@ Deno.test("the shortest length counts, in whole steps", async () => {
   assertEquals(await steps("--tokens 1.6k --steps 5"), 2);
   assertEquals(await steps("--epochs 1 --steps 5", 13), 4);
   assertEquals(await steps("--epochs 1 --steps 3", 13), 3);
+});
+
+Deno.test("slots whose loss is computed are eighths of all, with room for the fullest batch", () => {
+  const of = (slots: number, trained: number) =>
+    countedSlots(slots, (most) => Math.min(trained, most));
+  const cases = [[64, 1], [64, 8], [64, 9], [64, 33], [64, 56], [64, 57], [64, 64], [7, 2], [1, 1]];
+  const expected = [8, 8, 16, 40, 56, 64, 64, 3, 1];
+  assertEquals(cases.map(([slots, trained]) => of(slots!, trained!)), expected);
 });
 
 Deno.test("ranks share the micro-batches of a step evenly, or are refused", () => {
