@@ -151,6 +151,24 @@ function unpackQ6K(b: Uint8Array, at: number, { codes, scales }: Quantized, n: n
   }
 }
 
+/** Codes of 4 bits. */
+function unpackQ4_1(b: Uint8Array, at: number, target: Quantized, n: number): void {
+  const source = sourceOf(b), words = wordsOf(target.codes);
+  const d = target.scales[n] = half(b, at);
+  target.offsets![n] = 8 * d + half(b, at + 2);
+  for (let i = 0; i < 16; i += 4) {
+    const word = source.getUint32(at + 4 + i, true), to = n * 16 + i / 2;
+    words.setUint16(to, pairs(word & 0x0f0f0f0f), true);
+    words.setUint16(to + 8, pairs(word >>> 4 & 0x0f0f0f0f), true);
+  }
+}
+
+/** Four codes of 4 bits, one a byte, in two bytes. */
+function pairs(codes: number): number {
+  const both = codes | codes >>> 4;
+  return both & 0xff | both >>> 8 & 0xff00;
+}
+
 /** Codes of 8 bits. */
 function unpackQ5_1(b: Uint8Array, at: number, target: Quantized, n: number): void {
   const source = sourceOf(b), words = wordsOf(target.codes);
@@ -225,7 +243,7 @@ const LAYOUTS = {
   F16: { elements: 1, bytes: 2 },
   BF16: { elements: 1, bytes: 2 },
   Q4_0: { elements: 32, bytes: 18, decode: nibbles(2, { zero: 8 }) },
-  Q4_1: { elements: 32, bytes: 20, decode: nibbles(4, { min: 2 }) },
+  Q4_1: { elements: 32, bytes: 20, decode: nibbles(4, { min: 2 }), unpack: unpackQ4_1 },
   Q5_0: { elements: 32, bytes: 22, decode: nibbles(6, { high: 2, zero: 16 }) },
   Q5_1: {
     elements: 32,

@@ -137,6 +137,7 @@ export function formatOf({ encoding }: StoredWeight): QuantizedFormat | undefine
 const FORMATS: Partial<Readonly<Record<BlockType, QuantizedFormat>>> = {
   Q8_0: { kind: "q8", block: 32 },
   Q4_0: { kind: "q4", block: 32 },
+  Q4_1: { kind: "q4", block: 32, offsets: true },
   Q5_0: { kind: "q8", block: 32 },
   Q5_1: { kind: "q8", block: 32, offsets: true },
   Q2_K: { kind: "q4", block: 16, offsets: true },

@@ -115,12 +115,11 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
       () => onLoad?.("weight"),
     );
     const engine = new Engine(device, config, backbone, { ...options, adapter, onLoad });
-    const formats = linearSpecs(config).map(({ name, shape }) => {
-      const weight = stored.get(name)!;
-      const isExpanded = "encoding" in weight && !weight.format;
-      return { shape, format: matrixFormatOf(weight, format), isExpanded };
-    });
-    if (!device.traits.discreteMemory) tellOfMemory(formats, options);
+    const formats = linearSpecs(config).map(({ name, shape }) => ({
+      shape,
+      format: matrixFormatOf(stored.get(name)!, format),
+    }));
+    if (!device.traits.discreteMemory) warnOfMemory(formats, options);
     const kind = keptKind(formats), { weightFormat } = checkpoint.files;
     const matrices = keepsCodes && kind !== "f32" && weightFormat || kind;
     const session = new Session(checkpoint, engine, { ...options, matrices, weights: stored });
@@ -151,34 +150,22 @@ class WatchedWeights extends Map<string, Weight> {
 interface KeptMatrix {
   readonly shape: readonly number[];
   readonly format: MatrixFormat;
-  /** True where it takes more than in its GGUF file. */
-  readonly isExpanded: boolean;
 }
 
-/** Share of the free memory from which it matters that a smaller format would do. */
-const LARGE = 1 / 8;
-
-/**
- * Warns of matrices that do not fit the free memory, where the system may end a process without a word, and
- * tells of a GGUF file that takes much more memory than on disk.
- */
-function tellOfMemory(
+/** Warns of matrices that do not fit the free memory, where the system may end a process without a word. */
+function warnOfMemory(
   matrices: readonly KeptMatrix[],
-  { events, freeMemory = memoryInfo().available, quantize }: OpenOptions,
+  { events, freeMemory = memoryInfo().available }: OpenOptions,
 ): void {
   const bytesAs = (own?: MatrixFormat) =>
     matrices.reduce((sum, { shape, format }) => sum + matrixBytes(shape, own ?? format), 0);
   const bytes = bytesAs(), q8 = bytesAs({ kind: "q8", block: DEFAULT_BLOCK });
-  const isMostlyExpanded = matrices.filter((each) => each.isExpanded).length > matrices.length / 2;
   const gigabytes = (bytes: number) => `${Number((bytes / 1e9).toPrecision(2))} GB`;
   const advice = q8 < bytes ? `; with --quantize q8 they take ${gigabytes(q8)}` : "";
-  if (bytes > freeMemory) {
-    events?.onWarning?.(
-      `the weights take ${gigabytes(bytes)} of memory, ${gigabytes(freeMemory)} are free${advice}`,
-    );
-  } else if (bytes > LARGE * freeMemory && quantize === undefined && isMostlyExpanded) {
-    events?.onNotice?.(`the weights become f32 and take ${gigabytes(bytes)} of memory${advice}`);
-  }
+  if (bytes <= freeMemory) return;
+  events?.onWarning?.(
+    `the weights take ${gigabytes(bytes)} of memory, ${gigabytes(freeMemory)} are free${advice}`,
+  );
 }
 
 /** Returns the format of most matrices: a file in Q4_0 has its output matrix in 8 bits. */

@@ -66,8 +66,8 @@ export const TEXTS: Readonly<Record<"English" | "Python", string>> = {
   Python: rows("demo/held_out.jsonl")[1].text.slice(0, 2500),
 };
 
-/** A question whose answer names Paris. */
-export const QUESTION = "What is the capital of France?";
+/** A question whose answer names Berlin. */
+export const QUESTION = "What is the capital of Germany?";
 
 const smollm2 = await findModel(SMOLLM2), qwen = await findModel(QWEN);
 

@@ -6,7 +6,7 @@ import { matrixBytes } from "../../../core/quant/codes.ts";
 import { EMBEDDING, linearSpecs } from "../../../core/model/parameters.ts";
 import { MemoryMap } from "../../../core/runtime/memory/memory_map.ts";
 import { openModel, type OpenOptions } from "../../../core/session/open.ts";
-import { writeGguf, writeTinyFolder, type WrittenType } from "../../gguf_model.ts";
+import { writeGguf, writeTinyFolder } from "../../gguf_model.ts";
 import { withScratch } from "../../scratch.ts";
 
 const MODEL = fileURLToPath(new URL("../../../fixtures/models/word-problems", import.meta.url));
@@ -14,48 +14,24 @@ const MODEL = fileURLToPath(new URL("../../../fixtures/models/word-problems", im
 /** Sizes of a Llama whose rows are whole blocks of every type. */
 const WIDE = { hidden_size: 256, intermediate_size: 256, head_dim: 64 };
 
-/** Warnings and notices of opening a model where so many bytes are free. */
-async function told(
-  model: string,
+/** Warnings of opening a model where so many bytes are free. */
+async function warnings(
   freeMemory: number,
   quantize?: OpenOptions["quantize"],
-): Promise<{ readonly warnings: string[]; readonly notices: string[] }> {
-  const warnings: string[] = [], notices: string[] = [];
-  const events = {
-    onWarning: (text: string) => warnings.push(text),
-    onNotice: (text: string) => notices.push(text),
-  };
-  using _model = await openModel(model, { threads: 1, freeMemory, quantize, events });
-  return { warnings, notices };
+): Promise<string[]> {
+  const told: string[] = [], events = { onWarning: (text: string) => told.push(text) };
+  using _model = await openModel(MODEL, { threads: 1, freeMemory, quantize, events });
+  return told;
 }
 
 Deno.test("weights that do not fit the free memory are warned of, with what 8 bits would take", async () => {
   const free = "of memory, 0.0005 GB are free";
-  assertEquals(await told(MODEL, 5e5), {
-    warnings: [`the weights take 0.0035 GB ${free}; with --quantize q8 they take 0.00098 GB`],
-    notices: [],
-  });
-  const q8 = [`the weights take 0.00098 GB ${free}`];
-  assertEquals(await told(MODEL, 5e5, "q8"), { warnings: q8, notices: [] });
-  assertEquals(await told(MODEL, 1e6, "q8"), { warnings: [], notices: [] });
+  assertEquals(await warnings(5e5), [
+    `the weights take 0.0035 GB ${free}; with --quantize q8 they take 0.00098 GB`,
+  ]);
+  assertEquals(await warnings(5e5, "q8"), [`the weights take 0.00098 GB ${free}`]);
+  assertEquals(await warnings(1e6, "q8"), []);
 });
-
-Deno.test("weights that become f32 are told of where they take much of the free memory", () =>
-  withScratch(async (cwd) => {
-    const folder = `${cwd}/wide`, path = `${cwd}/model.gguf`;
-    await writeTinyFolder(folder, "llama", WIDE);
-    const notices = async (type: WrittenType, freeMemory: number, quantize?: "none") => {
-      await writeGguf(path, folder, { type });
-      return (await told(path, freeMemory, quantize)).notices;
-    };
-    assertEquals(await notices("Q4_1", 4e6), [
-      "the weights become f32 and take 0.0037 GB of memory; with --quantize q8 they take 0.001 GB",
-    ]);
-    assertEquals(await notices("Q4_1", 4e7), []);
-    assertEquals(await notices("Q4_1", 4e6, "none"), []);
-    assertEquals(await notices("Q8_0", 4e6), []);
-    assertEquals(await notices("F16", 4e6), []);
-  }));
 
 Deno.test("blocks with a minimum keep their codes, and are quantized anew where that is asked for", () =>
   withScratch(async (cwd) => {
