@@ -185,8 +185,9 @@ async function score(file: string, adapter: string | undefined, id: string, fold
           "",
         ),
     );
-    const args = ["score", rows, "--model", folders.model, "--batch", "2", "--jsonl", "--out", out];
-    await parscale([...args, ...(adapter ? ["--adapter", adapter] : []), "--overwrite"]);
+    const args = ["score", rows, "--model", folders.model, "--quantize", "none", "--batch", "2"];
+    const into = ["--jsonl", "--out", out, "--overwrite"];
+    await parscale([...args, ...into, ...(adapter ? ["--adapter", adapter] : [])]);
   }
   const rows = (await Deno.readTextFile(out)).trim().split("\n").map((line) => JSON.parse(line));
   return rows.map(({ id, tokens, loglikelihood }) => ({
