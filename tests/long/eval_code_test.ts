@@ -1,7 +1,7 @@
 /** Code tasks of `parscale eval`: nothing runs unasked, solutions pass, pass@k, other layouts. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { DATA, runEval, sortedLines } from "../cli/eval_testing.ts";
-import { jsonLines, succeed } from "../cli/models.ts";
+import { jsonLines, MODEL, PLAIN_MODEL, rowsOf, succeed } from "../cli/models.ts";
 import { runParscale } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -35,6 +35,28 @@ Deno.test("EvalPlus' layouts: whole solutions, completions, several answers to a
   }
   assertEquals(metrics["pass@10"], 1);
 });
+
+Deno.test("compare runs the programs of every method where that is allowed", () =>
+  withScratch(async (cwd) => {
+    const line = `compare --model ${PLAIN_MODEL} --parscale ${MODEL} --beams 2 --tasks humaneval ` +
+      `--data ${DATA} --limit 2 --max-tokens 8 --latency-rows 1 --allow-code-execution --out table -q`;
+    const rows = await rowsOf(line, { cwd });
+    assertEquals(rows.map(({ label, metric, rows, value }) => [label, metric, rows, value]), [
+      ["P=1", "pass@1", 2, 0],
+      ["2 beams", "pass@1", 2, 0],
+      ["P=2", "pass@1", 2, 0],
+    ]);
+    for (const { latency_s } of rows) assert(latency_s > 0);
+    // A program that is right in one evaluation is the whole difference.
+    const own = ["--tasks", "humaneval", "--data", DATA, "--ids", "0,53", "--allow-code-execution"];
+    for (const [name, solution] of [["wrong", ADD.replace("+", "-")], ["right", ADD]] as const) {
+      const none = { task_id: "HumanEval/0", solution: "" };
+      const stdin = jsonLines(none, { task_id: "HumanEval/53", solution });
+      await succeed(["eval", ...own, "--score", "-", "--out", name, "-q"], { cwd, stdin });
+    }
+    const [, right] = await rowsOf("compare wrong right", { cwd });
+    assertEquals([right.value, right.difference], [0.5, 0.5]);
+  }));
 
 Deno.test("a line says in which sandbox programs run", async () => {
   const stdin = jsonLines({ task_id: "HumanEval/53", solution: ADD });

@@ -1,6 +1,6 @@
 /** Flags of `parscale compare`. */
 import { defineCommand } from "../../framework/command.ts";
-import { evalFlags } from "../eval/flags.ts";
+import { codeFlags, evalFlags } from "../eval/flags.ts";
 import { engineFlags } from "../../framework/common.ts";
 import type { FlagTable } from "../../framework/table.ts";
 import { keptQuantizeFlags } from "../../input/model_flags.ts";
@@ -37,7 +37,8 @@ const compareFlags = {
     ...evalFlags.tasks,
     summary: "Generative benchmarks to compare on",
     details:
-      "gsm8k, gsm8k_cot, minerva_math; multiple-choice tasks decode nothing, so beams change nothing.",
+      "gsm8k, gsm8k_cot, minerva_math, humaneval, mbpp, ifeval; multiple-choice tasks decode " +
+      "nothing, so beams change nothing.",
   },
   data,
   shots,
@@ -63,6 +64,7 @@ const compareFlags = {
     summary: "Folder with one evaluation per method",
     details: "Run the same command again to resume after an interruption.",
   },
+  ...codeFlags,
   batch: evalFlags.batch,
   device,
   dtype,
@@ -87,6 +89,8 @@ export const command = defineCommand({
     "The paper's table":
       "parscale compare --model qwen --parscale p2 --parscale p4 --parscale p8 " +
       "--tasks gsm8k,minerva_math --data bench --out table",
+    "Programs, in a sandbox": "parscale compare --model qwen --parscale qwen-run --beams 2,4 " +
+      "--tasks humaneval --allow-code-execution --out table",
     "Two finished evaluations": "parscale compare results-p1 results-p4 --json",
     "Documents that were kept": "cat p1.json p4.json | parscale compare -",
   },

@@ -6,6 +6,7 @@ import { ADAPTER_FILE } from "../../../core/checkpoint/open.ts";
 import { isOnHub } from "../../../core/hub/model.ts";
 import { requireUsable } from "../../../core/eval/harness/eval_folder.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
+import { isCode } from "../../../core/eval/harness/task.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { defaultOf } from "../../framework/resolve.ts";
 import { camelCase, type Flag } from "../../framework/table.ts";
@@ -15,7 +16,7 @@ import { prepareRows } from "../../input/published_rows.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { counted } from "../../output/units.ts";
-import { rowsPlan, selectTasks } from "../eval/plan.ts";
+import { requireCodeAllowed, rowsPlan, selectTasks } from "../eval/plan.ts";
 import { readAll } from "./evaluations.ts";
 import { command } from "./flags.ts";
 
@@ -60,12 +61,11 @@ export async function plan(
   const { tasks, ids, limit = Infinity, latencyRows, out, overwrite } = values;
   const chosen = selectTasks(tasks);
   for (const task of chosen) {
-    if (task.kind === "generation" && !task.isCode) continue;
+    if (isCode(task)) requireCodeAllowed(values);
+    if (task.kind === "generation") continue;
     throw new UsageError(
-      `\`compare\` cannot use ${task.name}: ${
-        task.kind === "generation" ? "its answers are programs" : "its answers are given choices"
-      }`,
-      { hints: ["use gsm8k, gsm8k_cot or minerva_math"] },
+      `\`compare\` cannot use ${task.name}: it decodes no answers, so beams change nothing`,
+      { hints: ["use a task with written answers, such as gsm8k or humaneval"] },
     );
   }
   const methods = await methodsOf(values);

@@ -184,7 +184,7 @@ const resultFlags = flagGroup("Result", {
   },
 });
 
-const codeFlags = flagGroup("Code", {
+export const codeFlags = flagGroup("Code", {
   "allow-code-execution": {
     type: "switch",
     summary: "Run model-written programs in a sandbox",

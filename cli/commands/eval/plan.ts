@@ -238,7 +238,7 @@ export function requireCodeAllowed(
   if (allowCodeExecution) return;
   throw new UsageError(
     "scoring programs runs code written by a model: pass `--allow-code-execution`",
-    { hints: ["it runs in a sandbox; to answer now and score later, pass --predict-only"] },
+    { hints: ["it runs in a sandbox; `parscale eval --predict-only` only answers"] },
   );
 }
 
