@@ -36,29 +36,38 @@ const COLOR = /\x1b\[[\d;]*m/g;
 const UNSPACED = String
   .raw`\p{RGI_Emoji}|[\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{scx=Hangul}]`;
 
+/** Patterns that know these scripts; they take as long to compile as a tenth of a start. */
+const compile = () => ({
+  parts: new RegExp(
+    String
+      .raw`[ \t]+|(?:${UNSPACED})[\p{Mark}\p{Pe}\p{Pf}、。！，．：；？]*|(?:(?!${UNSPACED})[^ \t])+`,
+    "gv",
+  ),
+  behind: new RegExp(`(?:[ \\t]|${UNSPACED})$`, "v"),
+  before: new RegExp(`^(?:[ \\t]|${UNSPACED})`, "v"),
+});
+let compiled: ReturnType<typeof compile> | undefined;
+const unspaced = () => compiled ??= compile();
+
 /** Spaces, or what stays whole: one such character with the marks that belong to it, or a word. */
-const PARTS = new RegExp(
-  String
-    .raw`[ \t]+|(?:${UNSPACED})[\p{Mark}\p{Pe}\p{Pf}、。！，．：；？]*|(?:(?!${UNSPACED})[^ \t])+`,
-  "gv",
-);
+function partsOf(line: string) {
+  const isLatin = /^[\0-\x7f\xc0-\u024f\u2010-\u2027]*$/.test(line);
+  return line.matchAll(isLatin ? /[ \t]+|[^ \t]+/g : unspaced().parts);
+}
 
 /** Returns the start of the last part of a line, with the spaces before it: more of it may follow. */
 function lastPart(line: string): number {
   let start = 0, spaces = false;
-  for (const { 0: part, index } of line.matchAll(PARTS)) {
+  for (const { 0: part, index } of partsOf(line)) {
     if (!spaces) start = index;
     spaces = part.trim() === "";
   }
   return start;
 }
 
-const BREAK_BEHIND = new RegExp(`(?:[ \\t]|${UNSPACED})$`, "v");
-const BREAK_BEFORE = new RegExp(`^(?:[ \\t]|${UNSPACED})`, "v");
-
 /** Returns whether a line may end between two texts that follow each other. */
 export function mayBreak(before: string, after: string): boolean {
-  return before === "" || BREAK_BEHIND.test(before) || BREAK_BEFORE.test(after);
+  return before === "" || unspaced().behind.test(before) || unspaced().before.test(after);
 }
 
 const TAB = 8;
@@ -100,7 +109,7 @@ export class WordWrapper {
 
   #line(line: string): string {
     let shown = "", spaces = "";
-    for (const [part] of line.matchAll(PARTS)) {
+    for (const [part] of partsOf(line)) {
       if (part.trim() === "") {
         spaces = part;
         if (this.#column === 0 && part.length < this.width * 0.75) this.#indent = part;

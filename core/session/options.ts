@@ -96,7 +96,7 @@ export const whole = (from: number): Rule => [
 /** Returns the rule of one of several words. */
 export const oneOf = (...choices: readonly string[]): Rule => [
   (value) => choices.includes(value as string),
-  new Intl.ListFormat("en-GB", { type: "disjunction" }).format(choices),
+  [...choices.slice(0, -2), choices.slice(-2).join(" or ")].join(", "), // Intl takes 10 ms
 ];
 /** Rule of a switch. */
 export const SWITCH: Rule = [(value) => typeof value === "boolean", "true or false"];
