@@ -37,6 +37,9 @@ export interface BatchCursor {
 /** Changes when equal options come to mean other rows. */
 const ROWS_SCHEMA = "parscale.rows/1";
 
+/** Most rows that are looked through before a run, in about a second. */
+const LOOKED_THROUGH = 2 ** 16;
+
 /** Takes a row of a source. */
 type Visit = (source: RowSource, row: ReturnType<RowSource["next"]>, index: number) => void;
 
@@ -103,11 +106,15 @@ export class BatchStream {
     return { rows, tokens };
   }
 
-  /** Trained tokens of the fullest batch over so many rows from here, which it goes past; at most `limit`. */
+  /**
+   * Trained tokens of the fullest batch over so many rows from here, which it goes past; at most `limit`, and
+   * just that where there are too many rows to look through before a run.
+   */
   mostTrained(rows: number, limit: number): number {
     let most = 0, trained = 0;
     const count: Visit = (source, row) => trained += source.mostTrained(row);
-    for (; rows > 0 && most < limit && this.#advance(count); rows -= this.options.batch) {
+    for (let row = 0; row < rows && most < limit && this.#advance(count);) {
+      if ((row += this.options.batch) > LOOKED_THROUGH) return limit;
       most = Math.max(most, trained);
       trained = 0;
     }

@@ -10,6 +10,7 @@ import {
 import { openCachedTokens, openTokens } from "../../../core/data/tokenize.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import { RandomStream } from "../../../core/base/random.ts";
+import { HANG_MS } from "../../hang.ts";
 import { withScratch } from "../../scratch.ts";
 import { jsonLines, tokensInMemory } from "./testing.ts";
 
@@ -285,6 +286,13 @@ Deno.test("the fullest batch of a run is known before it is read, over all epoch
   assertEquals(open().mostTrained(Infinity, Infinity), Math.max(...counts));
   assertEquals(open().mostTrained(10, Infinity), Math.max(...counts.slice(0, 5)));
   assertEquals(open().mostTrained(Infinity, 3), 3);
+});
+
+Deno.test("a run of a trillion tokens of short documents is planned at once", () => {
+  const options = { ...OPTIONS, tokens: 24 }, documents = uniqueDocuments(60, 1, 5);
+  const stream = new BatchStream([sourceOf(documents)], options), began = performance.now();
+  assertEquals(stream.mostTrained(1e12 / 24, 48), 48);
+  assert(performance.now() - began < HANG_MS);
 });
 
 Deno.test("a split is disjoint, whole, and the same for the same seed", () => {
