@@ -37,8 +37,8 @@ export interface BatchCursor {
 /** Changes when equal options come to mean other rows. */
 const ROWS_SCHEMA = "parscale.rows/1";
 
-/** Most rows that are looked through before a run, in about a second. */
-const LOOKED_THROUGH = 2 ** 16;
+/** Most rows that are looked through before a run, in about a second; the first tell whether it is worth it. */
+const LOOKED_THROUGH = 2 ** 16, SAMPLE = 64;
 
 /** Takes a row of a source. */
 type Visit = (source: RowSource, row: ReturnType<RowSource["next"]>, index: number) => void;
@@ -107,18 +107,19 @@ export class BatchStream {
   }
 
   /**
-   * Trained tokens of the fullest batch over so many rows from here, which it goes past; at most `limit`, and
-   * just that where there are too many rows to look through before a run.
+   * Trained tokens of each of so many rows from here, at most, which it goes past; undefined where nearly all
+   * are trained, and of a run too long to be looked through.
    */
-  mostTrained(rows: number, limit: number): number {
-    let most = 0, trained = 0;
-    const count: Visit = (source, row) => trained += source.mostTrained(row);
-    for (let row = 0; row < rows && most < limit && this.#advance(count);) {
-      if ((row += this.options.batch) > LOOKED_THROUGH) return limit;
-      most = Math.max(most, trained);
-      trained = 0;
+  trainedRows(rows: number): number[] | undefined {
+    const trained: number[] = [];
+    const add: Visit = (source, row) => trained.push(source.mostTrained(row));
+    while (trained.length < rows && this.#advance(add)) {
+      if (trained.length > LOOKED_THROUGH) return undefined;
+      if (trained.length !== SAMPLE) continue;
+      const mean = trained.reduce((sum, count) => sum + count) / SAMPLE;
+      if (mean > 7 / 8 * this.options.tokens) return undefined;
     }
-    return Math.min(most, limit);
+    return trained;
   }
 
   /** The next batch, or undefined after the last. */

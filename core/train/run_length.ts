@@ -56,12 +56,23 @@ export function stepsOf(
 }
 
 /**
- * Slots of a micro-batch whose loss is computed, where at most `trained` count: in eighths of all, so that a
- * longer run most likely has as many.
+ * Slots of a micro-batch whose loss is computed, in eighths of all, so that a longer run most likely has as
+ * many. `runs` are the trained tokens of each row of training and validation; undefined may be all.
  */
-export function countedSlots(slots: number, trained: (limit: number) => number): number {
-  const eighths = Math.ceil(8 * trained(Math.floor(slots * 7 / 8) + 1) / slots);
-  return Math.ceil(slots * eighths / 8);
+export function countedSlots(
+  { batch, tokens }: { readonly batch: number; readonly tokens: number },
+  runs: readonly (readonly number[] | undefined)[],
+): number {
+  const slots = batch * tokens;
+  let fullest = 0;
+  for (const rows of runs) {
+    if (rows === undefined) return slots;
+    for (let row = 0; row < rows.length; row += batch) {
+      const trained = rows.slice(row, row + batch).reduce((sum, count) => sum + count, 0);
+      fullest = Math.max(fullest, trained);
+    }
+  }
+  return Math.ceil(slots * Math.ceil(8 * fullest / slots) / 8);
 }
 
 /** Divisors of a number, the largest first. */

@@ -81,16 +81,13 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
     data = await openRunData(plan, ranks, source, tokenizer);
     const { tokens, batches, evalBatches } = data;
     const steps = stepsOf(plan.length, { rowTokens: tokens, microBatch: share });
-    const trainedOf = (batch: number) => (limit: number) =>
-      Math.max(
-        batches(batch).mostTrained(steps * plan.length.batch, limit),
-        evalBatches?.(batch).mostTrained(Infinity, limit) ?? 0,
-      );
+    const trained = batches(1).trainedRows(steps * plan.length.batch);
+    const runs = [trained, evalBatches ? evalBatches(1).trainedRows(Infinity) : []];
     const optionsOf = (batch: number, recompute: boolean): TrainerOptions => ({
       config: source.config,
       trained: source.trained,
       initial: source.initial,
-      sizes: { batch, tokens, counted: countedSlots(batch * tokens, trainedOf(batch)) },
+      sizes: { batch, tokens, counted: countedSlots({ batch, tokens }, runs) },
       optimizer: plan.optimizer,
       accumulates: batch * ranks.world < plan.length.batch,
       recompute,

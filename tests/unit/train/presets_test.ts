@@ -101,11 +101,15 @@ Deno.test("the shortest length counts, in whole steps", async () => {
 });
 
 Deno.test("slots whose loss is computed are eighths of all, with room for the fullest batch", () => {
-  const of = (slots: number, trained: number) =>
-    countedSlots(slots, (most) => Math.min(trained, most));
-  const cases = [[64, 1], [64, 8], [64, 9], [64, 33], [64, 56], [64, 57], [64, 64], [7, 2], [1, 1]];
-  const expected = [8, 8, 16, 40, 56, 64, 64, 3, 1];
-  assertEquals(cases.map(([slots, trained]) => of(slots!, trained!)), expected);
+  const of = (batch: number, tokens: number, ...runs: (number[] | undefined)[]) =>
+    countedSlots({ batch, tokens }, runs);
+  const rows = [[1], [8], [9], [33], [56], [57], [64]];
+  assertEquals(rows.map((row) => of(1, 64, row)), [8, 8, 16, 40, 56, 64, 64]);
+  assertEquals([of(1, 7, [2]), of(1, 1, [1])], [3, 1]);
+  // Batches are of whole rows in order; validation counts as well.
+  const run = [10, 0, 20, 30, 5, 5];
+  assertEquals([of(2, 64, run), of(3, 64, run), of(2, 64, run, [64])], [64, 48, 64]);
+  assertEquals(of(2, 64, [1], undefined), 128);
 });
 
 Deno.test("ranks share the micro-batches of a step evenly, or are refused", () => {
