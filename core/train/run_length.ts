@@ -64,7 +64,7 @@ export function countedSlots(
   runs: readonly (readonly number[] | undefined)[],
 ): number {
   const slots = batch * tokens;
-  let fullest = 0;
+  let fullest = 1;
   for (const rows of runs) {
     if (rows === undefined) return slots;
     for (let row = 0; row < rows.length; row += batch) {

@@ -222,7 +222,7 @@ export class Trainer {
 
   #write({ ids, positions, targets, weights }: TrainingBatch): void {
     const { tensors } = this.#parts, counted = tensors.get("slots")?.shape[0];
-    const slots = counted === undefined ? undefined : countedSlots(weights, counted);
+    const slots = counted === undefined ? undefined : chooseSlots(weights, counted);
     const pick = (data: ArrayLike<number>) => slots?.map((slot) => data[slot]!) ?? data;
     const inputs = { ids, positions, targets: pick(targets), predicted: pick(weights) };
     for (const [name, data] of Object.entries({ ...inputs, ...(slots && { slots }) })) {
@@ -241,7 +241,7 @@ export class Trainer {
 }
 
 /** The slots that count, filled up to `size` with others. */
-function countedSlots(weights: ArrayLike<number>, size: number): number[] {
+function chooseSlots(weights: ArrayLike<number>, size: number): number[] {
   const slots = Array.from(weights, (_, slot) => slot);
   const counted = slots.filter((slot) => weights[slot] !== 0);
   if (counted.length > size) throw new TypeError(`${counted.length} slots count, of ${size}`);

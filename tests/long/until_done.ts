@@ -32,7 +32,13 @@ export async function untilDone(
       .spawn();
     const stderr = new Response(child.stderr).text();
     let isRunning = true;
-    const kill = () => isRunning && child.kill("SIGKILL");
+    const kill = () => {
+      try {
+        if (isRunning) child.kill("SIGKILL");
+      } catch {
+        // it ended just now, which is not known yet
+      }
+    };
     const killed = kills < KILLS;
     const timer = killed ? setTimeout(kill, draws.below(longest)) : undefined;
     const { code } = await child.status.finally(() => isRunning = false);
