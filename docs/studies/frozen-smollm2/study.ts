@@ -153,10 +153,10 @@ export function trainArguments(run: Run, { corpus, model }: Folders): string[] {
   return ["train", ...Object.entries(flags).flatMap(([name, value]) => [`--${name}`, `${value}`])];
 }
 
-const exists = (path: string) => Deno.stat(path).then(() => true, () => false);
+export const exists = (path: string) => Deno.stat(path).then(() => true, () => false);
 
 /** Runs a command to its end; its progress stays on the terminal. */
-async function parscale(args: readonly string[]): Promise<void> {
+export async function parscale(args: readonly string[]): Promise<void> {
   if (!await runParscale(args)) throw new Error(`parscale ${args.join(" ")} has failed`);
 }
 

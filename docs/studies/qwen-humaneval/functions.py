@@ -1,7 +1,7 @@
 """Functions with a docstring of a folder of Python files, one JSON text a line: functions.py FOLDER.
 
 A function is written as a direct completion answers it: signature, docstring, body. Tests, packages of
-others and functions of methods or with decorators are left out.
+others, methods and functions with decorators are left out.
 """
 
 import ast
@@ -11,8 +11,9 @@ import sys
 
 SKIPPED = {"test", "tests", "idle_test", "lib2to3", "encodings", "site-packages", "dist-packages"}
 
-for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.py")):
-    if SKIPPED & set(path.parts):
+library = pathlib.Path(sys.argv[1])
+for path in sorted(library.rglob("*.py")):
+    if SKIPPED & set(path.relative_to(library).parts):
         continue
     try:
         source = path.read_text(encoding="utf-8")

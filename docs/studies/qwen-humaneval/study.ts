@@ -10,10 +10,9 @@
 import { fileURLToPath } from "node:url";
 import { columnsOf, plainTable } from "../../../cli/output/table.ts";
 import { bootstrapDifference } from "../frozen-smollm2/report.ts";
-import { lossOf, type Total } from "../frozen-smollm2/study.ts";
-import { runParscale } from "../small-law/grid.ts";
+import { exists, lossOf, parscale, type Total } from "../frozen-smollm2/study.ts";
+import { ENTRY } from "../small-law/grid.ts";
 
-const ENTRY = fileURLToPath(new URL("../../../mod.ts", import.meta.url));
 const RESULTS = fileURLToPath(new URL("results", import.meta.url));
 
 /** Parts trained over the frozen model, by the names that `compare` gives in this order. */
@@ -40,20 +39,14 @@ interface Folders {
   readonly data: string;
 }
 
-const exists = (path: string) => Deno.stat(path).then(() => true, () => false);
-
-/** Runs a command to its end; its progress stays on the terminal. */
-async function parscale(...args: readonly string[]): Promise<void> {
-  if (!await runParscale(args)) throw new Error(`parscale ${args.join(" ")} has failed`);
-}
-
 /** Trains an arm, or continues with it. */
 async function train(arm: string, { corpus, runs, model }: Folders): Promise<void> {
   const out = `${runs}/${arm}`;
   if (await exists(`${out}.done`)) return;
   const data = ["--model", model, "--data", `${corpus}/train.jsonl`, "--out", out, "--overwrite"];
   const fresh = [...ARMS[arm]!.flags.split(" "), ...TRAIN.split(" "), ...data];
-  await parscale("train", ...(await exists(`${out}/last`) ? ["--resume", "--out", out] : fresh));
+  const resumes = await exists(`${out}/last`);
+  await parscale(["train", ...(resumes ? ["--resume", "--out", out] : fresh)]);
   await Deno.writeTextFile(`${out}.done`, "");
 }
 
@@ -63,7 +56,7 @@ async function score(arm: string | undefined, { corpus, runs, model }: Folders):
   if (!await exists(out)) {
     const adapter = arm === undefined ? [] : ["--adapter", `${runs}/${arm}`];
     const rows = ["score", `${corpus}/held_out.jsonl`, "--model", model, "--quantize", "none"];
-    await parscale(...rows, ...adapter, "--jsonl", "--out", out);
+    await parscale([...rows, ...adapter, "--jsonl", "--out", out]);
   }
   const lines = (await Deno.readTextFile(out)).trim().split("\n").map((line) => JSON.parse(line));
   return lines.map(({ tokens, loglikelihood }) => ({
