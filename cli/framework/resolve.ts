@@ -130,7 +130,7 @@ class Resolver {
     this.problems.push({ message: `unknown preset "${name}"`, hint });
   }
 
-  /** Reads arguments that stand for flags; returns the others, checked, and what they are. */
+  /** Takes arguments that set flags; returns the others, checked, with their declarations. */
   takeArguments(given: readonly string[]): {
     readonly positionals: readonly string[];
     readonly expected: readonly Argument[];

@@ -15,7 +15,7 @@ import { type AllValues, type FlagText, formatFlag, textsOf } from "../framework
 import { journalOf } from "../output/journal.ts";
 import { isDevice } from "../output/sink.ts";
 
-/** Depth of the folders that an output may replace: a checkpoint in a run, an evaluation in a comparison. */
+/** Levels of folders that an output may replace, such as a checkpoint in a run. */
 const OUTPUT_DEPTH = 2;
 
 /**

@@ -20,8 +20,8 @@ export function requireContext(
 }
 
 /**
- * Bytes that a command plans with: the limit, or where none is given so many that a fifth of the free memory
- * stays free. A device with memory of its own has no limit then.
+ * Bytes that a command plans with: the limit, or where none is given four fifths of the free memory. A device
+ * with memory of its own has no limit then.
  */
 export function memoryBudget(limit: number | undefined, { traits }: Device): number {
   return limit ?? (traits.discreteMemory ? Infinity : 0.8 * memoryInfo().available);

@@ -144,7 +144,7 @@ export class OpenDisplay implements find.OpenEvents, Disposable {
   }
 }
 
-/** With one decimal, or all where that would be nothing. */
+/** Megabytes with one decimal; small amounts exactly, so that they are not 0. */
 function megabytes(bytes: number): number {
   return bytes < 1e5 ? bytes / 1e6 : Math.round(bytes / 1e5) / 10;
 }

@@ -176,9 +176,7 @@ export class Journal implements Disposable {
       const isWhole = Number.isSafeInteger(at) && Number(at) >= 0 && Array.isArray(rows) &&
         rows.every(isObject);
       if (line === 0) requireSame(value, identity, this.path);
-      else if (isWhole && rows.length > 1) {
-        throw damaged(this.path, line + 1, "has rows of a table, as earlier versions kept them");
-      } else if (isWhole && typeof input === "string") {
+      else if (isWhole && typeof input === "string") {
         this.#entries.set(at as number, { input, offset: start, length: end + 1 - start });
       } else throw damaged(this.path, line + 1);
       this.#length = end + 1;
@@ -192,8 +190,8 @@ function parse(bytes: Uint8Array): JsonObject {
   return isObject(value) ? value : {};
 }
 
-function damaged(path: string, line: number, problem = "is damaged"): DataError {
-  return new DataError(`line ${line} of "${path}" ${problem}`, {
+function damaged(path: string, line: number): DataError {
+  return new DataError(`line ${line} of "${path}" is damaged`, {
     hints: ["begin again with --overwrite"],
   });
 }
@@ -205,9 +203,7 @@ function requireSame(
 ): void {
   if (schema !== SCHEMA) throw damaged(path, 1);
   const text = (value: unknown) => JSON.stringify(value ?? null);
-  // Earlier versions wrote down some that are free.
-  const names = new Set([...Object.keys(found), ...Object.keys(identity)])
-    .difference(new Set(FREE_FLAGS));
+  const names = new Set([...Object.keys(found), ...Object.keys(identity)]);
   const other = [...names].filter((name) => text(found[name]) !== text(identity[name]));
   if (other.length === 0) return;
   throw new UsageError(`"${path}" belongs to a run that differs in ${other.join(", ")}`, {

@@ -171,7 +171,7 @@ function singular(unit: string): string {
   return unit.replace(/s$/, "");
 }
 
-/** Progress of tokens that are read now and then: a long prompt, or validation data. */
+/** Progress of reading tokens in several passes, such as long prompts or validation data. */
 export class ReadingProgress implements Disposable {
   #progress: Progress | undefined;
 

@@ -53,7 +53,7 @@ export class AnswerWork {
   #width = 1;
   #done = 0;
 
-  /** `answers` are all of this run, each of at most so many tokens. */
+  /** `answers` are all of this run, each of at most `longest` tokens. */
   constructor(private readonly answers: number, private readonly longest = Infinity) {}
 
   /** Takes the length of an answer that has not ended. */
@@ -102,7 +102,7 @@ export class FileWork {
     this.#skipped = read;
   }
 
-  /** Work once so many bytes are read; undefined for a stream. */
+  /** Work after `read` bytes; undefined for a stream. */
   at(read: number): Work | undefined {
     const total = this.total - this.#skipped;
     return this.total > 0 ? { done: read - this.#skipped, total } : undefined;

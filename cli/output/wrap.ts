@@ -13,7 +13,7 @@ export function displayWidth(text: string): number {
   return width;
 }
 
-/** The longest prefix of a text that takes at most so many columns. */
+/** The longest prefix of a text that takes at most `columns` columns. */
 export function cutToWidth(text: string, columns: number): string {
   let cut = "";
   for (const character of text) {
@@ -23,7 +23,7 @@ export function cutToWidth(text: string, columns: number): string {
   return cut;
 }
 
-/** A text of at most so many columns; a wider one is cut, with `…` at its end. */
+/** A text of at most `columns` columns; a wider one is cut, with `…` at its end. */
 export function shorten(text: string, columns: number): string {
   return displayWidth(text) <= columns ? text : `${cutToWidth(text, columns - 1)}…`;
 }

@@ -32,10 +32,10 @@ const START_GRID = {
 /** Initial β of the additive law. */
 const START_BETA = 0.5;
 
-/** Its first value would be a logarithm of zero. */
+/** Replaces the grid's first α, whose logarithm would be infinite. */
 const LEAST_ALPHA = 0.05;
 
-/** Below it, E and k or ρ are as good as zero, where refits begin. */
+/** Smallest E, k or ρ from which a refit starts. */
 const LEAST_REFIT = 0.01;
 
 /** A starting point in the units of the grid. */

@@ -62,7 +62,7 @@ export async function measureWork(engine: Engine, work: Workload, runs: number) 
   };
 }
 
-/** One whole generation; the cache's slots are written anew. */
+/** Times one generation; it overwrites the cache of the one before. */
 async function timeRun(engine: Engine, cache: KvCache, { input, output }: Workload) {
   const prefillMs = await timePrefill(engine, cache, input);
   const steps = await timeDecode(engine, cache, input, output - 1);

@@ -12,7 +12,7 @@ const M0 = 0xd2511f53, M1 = 0xcd9e8d57;
 const W0 = 0x9e3779b9, W1 = 0xbb67ae85;
 const ROUNDS = 10;
 
-/** 2⁻³² to 2⁰, by which a word with so many leading zeros becomes a number from ½ to 1. */
+/** 2⁻³² to 2⁰, by leading zeros: the factor that scales a word to a number from ½ to 1. */
 const POWERS = Float64Array.from({ length: 33 }, (_, zeros) => 2 ** (zeros - 32));
 
 /** Upper 32 bits of the product of two unsigned 32-bit integers, as a signed integer. */

@@ -164,7 +164,7 @@ function givenOnce(arrays: Uint8Array[]): ByteGenerator {
   };
 }
 
-/** Batches of matrices, of so many elements and in their order. */
+/** The rows of matrices in order, in batches of at most `elements` elements (at least one row). */
 export function* batchesOf(
   matrices: readonly Matrix[],
   elements = BATCH_ELEMENTS,

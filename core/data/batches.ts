@@ -107,8 +107,8 @@ export class BatchStream {
   }
 
   /**
-   * Trained tokens of each of so many rows from here, at most, which it goes past; undefined where nearly all
-   * are trained, and of a run too long to be looked through.
+   * Advances by at most `rows` rows and returns how many tokens of each are trained; undefined where nearly
+   * all are, and for a run too long to count.
    */
   trainedRows(rows: number): number[] | undefined {
     const trained: number[] = [];

@@ -57,7 +57,7 @@ interface FileWork {
 export interface DataContext extends Omit<OpenTokensOptions, "onProgress" | "stdin" | "pool"> {
   /** The model's context, in tokens. */
   readonly context: number;
-  /** Tokens that a run with so many per row takes, as far as that is known; else Infinity. */
+  /** Tokens that a run takes at `rowTokens` tokens a row; Infinity if that is not known. */
   readonly tokensNeeded: (rowTokens: number) => number;
   /** Recorded by the run that is resumed. */
   readonly recorded: RecordedData | undefined;
@@ -87,7 +87,7 @@ export interface RecordedData {
 
 /** The data of a run. */
 export interface OpenedData extends Disposable {
-  /** Batches of so many rows. */
+  /** Batches of `rows` rows each. */
   readonly batches: (rows: number) => BatchStream;
   /** Validation batches, likewise. */
   readonly evalBatches: ((rows: number) => BatchStream) | undefined;

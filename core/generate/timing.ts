@@ -74,7 +74,7 @@ function headOf({ device }: Engine): ForwardOptions {
   return { head: device.traits.readbackIsCopy ? "greedy" : "logits" };
 }
 
-/** So many tokens for every sequence. */
+/** `tokens` arbitrary token ids for every sequence. */
 function madeUp({ config }: Engine, { batch }: KvCache, tokens: number): number[][] {
   return Array.from(
     { length: batch },

@@ -4,7 +4,7 @@
  */
 import type { Sequence } from "./sequence.ts";
 
-/** One row of so many is kept for owners that have none. */
+/** One row in this many is kept for owners that have none. */
 const ROWS_PER_SPARE = 8;
 
 /** Waiting sequences in the order in which they are taken. */

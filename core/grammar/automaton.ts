@@ -252,7 +252,7 @@ export class Automaton {
     return clamped;
   }
 
-  /** The least count from which so many characters come to the same bounds. */
+  /** The least count that meets the same bounds as `count` within the next `characters` characters. */
   #clampedCount(node: number, count: number, characters: number): number {
     const loop = this.network.nodes[node]!;
     if (loop.kind !== "loop" || loop.max === Infinity) return count;

@@ -1,4 +1,4 @@
-/** Expressions of JSON objects and arrays, whose elements come in one order and so many times. */
+/** Expressions of JSON objects and arrays: properties in a fixed order, items within bounds of their number. */
 import { choice, type Expression, NOTHING, repeat, type Rules, sequence } from "./expression.ts";
 import { BLANK, member, separated, string, stringExcept } from "./json_text.ts";
 
@@ -60,7 +60,7 @@ export function objectOf(shape: ObjectShape, rules: Rules): Expression {
   return sequence("{", BLANK, choice(mayEnd && min === 0 ? "}" : NOTHING, next[0]!));
 }
 
-/** At least one additional property behind so many others, and the end. */
+/** At least one additional property after `count` others, and the closing brace. */
 function additionalFrom(other: Expression, count: number, { min, max }: ObjectShape): Expression {
   // One suffices where others may come: a greater minimum is refused beside them.
   if (other === NOTHING || count >= max || min > count + 1) return NOTHING;

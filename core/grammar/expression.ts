@@ -24,7 +24,7 @@ export interface Character {
   readonly ranges: Ranges | "any spelling";
 }
 
-/** An expression so many times; `max` may be Infinity. */
+/** `min` to `max` repetitions of an expression; `max` may be Infinity. */
 export interface Repeat {
   readonly kind: "repeat";
   readonly part: Expression;

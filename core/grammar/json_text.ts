@@ -32,7 +32,7 @@ const ALL = complement([]), PLAIN = complement(ESCAPED);
 const ANY: Character = { kind: "character", ranges: "any spelling" };
 const CANONICAL: Character = { kind: "character", ranges: ALL };
 
-/** A string of so many characters, which are code points, in any spelling. */
+/** A string of `min` to `max` characters (code points), in any spelling. */
 export function string(min = 0, max = Infinity): Expression {
   return sequence('"', repeat(ANY, min, max), '"');
 }

@@ -51,7 +51,7 @@ function exponent(sign: Expression, digits: Expression): Expression {
 /** Any integer. */
 export const INTEGER: Expression = choice("0", sequence(SIGN, NONZERO, MORE_DIGITS));
 
-/** A decimal: the value is that of the digits, with so many of them behind the point. */
+/** A decimal number: `digits` · 10^−`places`. */
 export interface Decimal {
   readonly digits: bigint;
   readonly places: number;

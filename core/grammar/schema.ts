@@ -183,7 +183,9 @@ class Translator {
 
   /** A schema may join itself to others without end, or many with many. */
   #countJoined(keyword: string): void {
-    if (this.#joined++ > MAX_JOINED) refuse(keyword, "with so many schemas to compare");
+    if (this.#joined++ > MAX_JOINED) {
+      refuse(keyword, `with more than ${MAX_JOINED} schemas to combine`);
+    }
   }
 
   /** One alternative and no other, which only holds where no two have a value in common. */
@@ -250,7 +252,7 @@ class Translator {
     const [min, max] = [count(fields, "minItems", 0), count(fields, "maxItems", Infinity)];
     const given = fields.get("prefixItems");
     const prefix = given ? list("prefixItems", given.value).map(([one]) => this.#value(one)) : [];
-    if (prefix.length > MAX_STATES) refuse("prefixItems", "with so many");
+    if (prefix.length > MAX_STATES) refuse("prefixItems", `with more than ${MAX_STATES} items`);
     const stated = fields.get("items")?.value;
     if (Array.isArray(stated)) refuse("items", "as a list: prefixItems is");
     if (fields.has("unevaluatedItems") && fields.get("unevaluatedItems")!.value !== false) {
@@ -301,7 +303,7 @@ class Translator {
   }
 }
 
-/** Bounds of the number of properties that must be counted, of so many that have a name. */
+/** Bounds of the number of properties, where they must be counted; `named` properties have a name. */
 function boundsOf(
   fields: Fields,
   named: number,
@@ -316,7 +318,7 @@ function boundsOf(
   if (min > 1 && isOpen) refuse("minProperties", "beside additional properties");
   if ((named + 1) * countsOf({ min, max }) > MAX_STATES) {
     const keyword = min > 1 ? "minProperties" : max < Infinity ? "maxProperties" : "properties";
-    refuse(keyword, "for so many properties");
+    refuse(keyword, `for more properties than ${MAX_STATES} states count`);
   }
   return { min, max };
 }

@@ -175,7 +175,7 @@ export function isOfType(value: unknown, type: string): boolean {
   return typeof value === type || type === "integer" && Number.isInteger(value);
 }
 
-/** The least number that JavaScript tells from a lower bound that is not allowed itself. */
+/** The smallest float64 above an exclusive lower bound. */
 export function above(value: Decimal): Decimal | undefined {
   // JSON.stringify writes what is this small with an exponent.
   if (value.digits === 0n) return { digits: 1n, places: 20 };
@@ -185,7 +185,7 @@ export function above(value: Decimal): Decimal | undefined {
   return decimalOf(String(float[0]));
 }
 
-/** The greatest number that JavaScript tells from an upper bound that is not allowed itself. */
+/** The greatest float64 below an exclusive upper bound. */
 export function below(value: Decimal): Decimal | undefined {
   const opposite = above(negated(value));
   return opposite && negated(opposite);

@@ -37,8 +37,8 @@ export class TokenMasks {
   }
 
   /**
-   * Tokens that may come in a state, but for runs of the character of this node. Where that is too much to
-   * find, those of one byte are all that is offered.
+   * Tokens allowed in a state; with `run`, without runs of the character of that node. Where there are too
+   * many paths to walk, only tokens of one byte are allowed.
    */
   mask(automaton: Automaton, state: number, run?: number): TokenMask {
     const mask = new Int32Array(this.#words);

@@ -14,9 +14,9 @@ export class TokenRuns {
   reach = 0;
   /** Runs, shorter ones first. */
   readonly #ids: Int32Array;
-  /** Number of runs that begin at most so many characters, by that number. */
+  /** By number of characters: how many runs are at most that long. */
   readonly #counts: Int32Array;
-  /** Masks of the runs that begin at most so many characters; the last one has all of them. */
+  /** By number of characters: mask of the runs that are at most that long. The last one has all runs. */
   readonly #masks: Int32Array<ArrayBuffer>[] = [];
 
   /** `words`: length of masks. */
@@ -37,7 +37,7 @@ export class TokenRuns {
     }
   }
 
-  /** A mask with all runs that begin at most so many characters. */
+  /** A copy of a mask that also allows the runs of at most `length` characters. */
   addTo(mask: Int32Array, length: number): Int32Array<ArrayBuffer> {
     const runs = this.#upTo(Math.min(length, this.#masks.length - 1));
     const all = new Int32Array(mask);

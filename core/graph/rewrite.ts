@@ -95,10 +95,10 @@ export function dropUnread(program: Program): Program {
   return { ...program, nodes: kept.toReversed() };
 }
 
-/** Values of a program that is copied, and what they became. */
+/** Maps values of a program to those of its copy. */
 export interface Names {
   readonly get: (old: Value) => Value;
-  /** Says what a value became, whatever its own node becomes. */
+  /** Sets the copy of a value, in place of the result of its node. */
   readonly set: (old: Value, value: Value) => void;
 }
 

@@ -178,7 +178,7 @@ class PartialFile implements Disposable {
   async #write(part: Part, bytes: Uint8Array): Promise<void> {
     const at = part.start + part.done;
     await this.fetching.cache.write(() => {
-      // Parts share the handle, so that place and bytes belong into one step.
+      // Parts share the handle: nothing may come between the seek and the write.
       this.file.seekSync(at, Deno.SeekMode.Start);
       writeAllSync(this.file, bytes);
     });

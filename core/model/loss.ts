@@ -25,7 +25,7 @@ export interface LossSizes {
   readonly batch: number;
   /** T: tokens per row. */
   readonly tokens: number;
-  /** K: most tokens that count; all B·T if left out. Only so many cost the output matrix. */
+  /** K: most tokens that count; all B·T if left out. The output matrix is multiplied by K rows. */
   readonly counted?: number | undefined;
 }
 

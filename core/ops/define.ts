@@ -57,7 +57,7 @@ export interface ModelOp<A extends Attributes, R extends string, O extends strin
   readonly op: Op<A> & Required<Pick<Op<A>, "decompose">>;
 }
 
-/** Defines a model op; the attributes' type comes first, since nothing else says it. */
+/** Defines a model op. Called twice: the type of the attributes cannot be inferred, the others are. */
 export function modelOp<A extends Attributes = Record<never, never>>() {
   return <const R extends string, const O extends string = never>(
     definition: Definition<A, R, O>,

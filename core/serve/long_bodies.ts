@@ -70,7 +70,7 @@ export async function requestOf(
   return { wanted: readRequest(use, parseExactJson(rest), onUnknown), prompts };
 }
 
-/** @throws {ApiError} what the thread refuses, and what aborts the signal */
+/** @throws {ApiError} for a body that the thread refuses, or the reason of the aborted signal */
 async function ask(body: LongBody, signal: AbortSignal): Promise<LongAnswer> {
   await turnOf(body.bytes.length, signal);
   try {

@@ -38,7 +38,7 @@ export interface ServeRequest {
   readonly format: { readonly schema: unknown } | undefined;
   readonly seed: number | undefined;
   readonly echo: boolean;
-  /** Log-probabilities with so many likeliest tokens. */
+  /** Number of likeliest tokens whose log-probabilities the answer has. */
   readonly topLogprobs: number | undefined;
   readonly stream: boolean;
   readonly includeUsage: boolean;

@@ -150,7 +150,7 @@ export class Service implements Disposable {
 
   /**
    * The models that may answer a request, of the same backbone: one, or for `auto` one per number of
-   * streams, the one that is named or else the only one with so many.
+   * streams, the named one, or else the only one with that number.
    */
   candidates(
     { model, streams, weights }: Pick<ServeRequest, "model" | "streams" | "weights">,
@@ -178,7 +178,7 @@ export class Service implements Disposable {
     return candidates.find((model) => streamsOf(model) === streams)!;
   }
 
-  /** @throws {ApiError} 429 when the queue has no room for so many choices */
+  /** @throws {ApiError} 429 when the queue has no room for `choices` choices */
   requireRoom(choices: number): void {
     const { maxBatch, maxQueue } = this.options;
     if (this.#outstanding + choices <= maxBatch + maxQueue) return;
@@ -286,7 +286,7 @@ export class Service implements Disposable {
       const began = performance.now();
       await this.#advance(hosted, hosted.scheduler.decode());
       if (batch === 0) continue;
-      // What it took, not what is predicted: predictions follow the speed of other models, too.
+      // The measured time: predictions also follow the speed of other models.
       hosted.debtMs = performance.now() - began;
       this.byLoad.observe(streamsOf(hosted.model), batch, hosted.debtMs);
     }

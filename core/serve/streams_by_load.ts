@@ -38,7 +38,7 @@ interface Entry {
 /** Part of a new measurement in an average. */
 const WEIGHT = 0.2;
 
-/** Part of a new arrival in the load that arrivals see, and how long a load is remembered. */
+/** Weight of a new arrival in the mean load that arrivals find, and the time after which that is forgotten. */
 const ARRIVAL_WEIGHT = 1 / 32, MEMORY_MS = 30_000;
 
 /** Steps towards the batch that a rate of tokens makes, which grows from one to the next. */
@@ -121,7 +121,7 @@ export class StreamsByLoad {
     return at(below) + (at(above) - at(below)) * (batch - below) / (above - below);
   }
 
-  /** Step times by batch, to be added to. */
+  /** Step times by batch; empty at first. */
   #entries(streams: number): Map<number, Entry> {
     return this.#steps.getOrInsertComputed(streams, () => new Map());
   }

@@ -1,4 +1,4 @@
-/** Options of the library's functions, and what each of them must be. */
+/** Options of the library's functions, and the rules that check them. */
 import { UsageError } from "../base/errors.ts";
 import { isObject } from "../base/files.ts";
 import type { SamplingOptions } from "../base/sampling.ts";

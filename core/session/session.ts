@@ -376,7 +376,7 @@ function requireIds({ vocabSize }: ModelConfig, logitBias?: ReadonlyMap<number, 
   throw new UsageError(`logitBias names token ${wrong}, and the vocabulary has ${vocabSize} ids`);
 }
 
-/** Config and weights under so many streams: as they are where the model has them. */
+/** Config and weights of a model with `streams` streams: its own where it has that many. */
 function modelWith(
   own: ModelConfig,
   stored: Weights,

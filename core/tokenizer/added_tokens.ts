@@ -15,11 +15,11 @@ export interface AddedToken {
   readonly id: number;
   readonly content: string;
   readonly special: boolean;
-  /** Looked for in normalised text instead of the text as it came. */
+  /** Matched in the normalized text, not in the text as given. */
   readonly normalized: boolean;
-  /** Takes the white space on its left along. */
+  /** Includes the white space on its left. */
   readonly lstrip: boolean;
-  /** Takes the white space on its right along. */
+  /** Includes the white space on its right. */
   readonly rstrip: boolean;
 }
 

@@ -99,7 +99,7 @@ export class MergeTable {
     }
   }
 
-  /** Merges in place; the tokens begin where the linked list of `work` leads from 0. */
+  /** Merges in place. The tokens that are left form the linked list `next`, from index 0. */
   #merge(ids: Int32Array, count: number, { next, previous, ranks, merged, heap }: Workspace): void {
     const look = (at: number) => {
       const after = next[at]!;

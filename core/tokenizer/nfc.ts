@@ -13,7 +13,7 @@ export const NEWER =
 /** Code units from the first of these on; texts without are told apart faster. */
 const FAR = /[\u07fd-\uffff]/;
 
-/** So many combining marks in a row are sorted here: the runtime moves each past all that follow it. */
+/** Combining marks in a row from which on they are sorted here: the runtime takes quadratic time. */
 const LONG_RUN = /\p{M}{256}/u;
 
 /** The text in NFC. */

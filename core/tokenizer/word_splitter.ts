@@ -22,7 +22,7 @@ export const GPT2_PATTERNS: readonly string[] = ["'s|'t|'re|'ve|'m|'ll|'d", "'(?
 
 /** Rules that cut a text into words. */
 export type WordRules =
-  /** Qwen's expression, with at most so many digits in a word. */
+  /** Qwen's expression, with at most `digits` digits in a word. */
   | { readonly expression: "qwen"; readonly digits: number }
   /** GPT-2's; digits are words of their own before it applies, one by one or in runs. */
   | { readonly expression: "gpt-2"; readonly cutDigits: "none" | "each" | "runs" };

@@ -50,7 +50,7 @@ export function planTraining(device: Device, options: TrainerOptions): TrainingM
   return { parameters, gradients, moments, activations, runtime, total };
 }
 
-/** Bytes that an allocator adds to an array of so many. */
+/** Bytes that the device's allocator adds to an array of `bytes` bytes. */
 function roundingOf({ traits: { bufferSizes } }: Device, bytes: number): number {
   if (bytes < (bufferSizes[0] ?? Infinity)) return 0;
   return (bufferSizes.find((size) => size >= bytes) ?? bytes) - bytes;

@@ -25,8 +25,9 @@ const KEYS =
 
 /** A row of an earlier file. */
 function timing(changes: Record<string, unknown> = {}) {
-  const key = { what: "decode", streams: 2, batch: 1, context: 8, prompt: null };
-  return { ...key, device: "cpu", dtype: "f32", weights: "f32", median_ms: 10, ...changes };
+  const work = { what: "decode", train_params: null, streams: 2, batch: 1 };
+  const key = { ...work, context: 8, prompt: null, device: "cpu", dtype: "f32", weights: "f32" };
+  return { ...key, median_ms: 10, ...changes };
 }
 
 /** Compares two lists of rows in files of a scratch folder. */
@@ -203,7 +204,7 @@ Deno.test("compare: the same, faster, within and beyond the tolerance", async ()
     const { schema, results } = JSON.parse(ended.stdout);
     assertEquals(schema, "parscale.bench_compare/2");
     const compared = { against_ms: 10, median_ms: ms, ratio: ms / 10, result };
-    assertEquals(results[0], { ...timing(), train_params: null, ...compared });
+    assertEquals(results[0], { ...timing(), ...compared });
     assertEquals(results[1].result, "same");
   }
   const table = await compare(at(12), before);
@@ -279,7 +280,7 @@ Deno.test("compare: a line that is not a row is bad data", async () => {
     ["", good, "stdin holds no rows of `bench`"],
     ["{", good, "line 1 of stdin is not valid JSON"],
     [good + "[]", good, "line 2 of stdin: found [], expected a JSON object"],
-    [good, '{"what":"decode"}', 'line 1 of "last.jsonl": found no "streams"'],
+    [good, '{"what":"decode"}', 'line 1 of "last.jsonl": found no "train_params"'],
     [jsonLines(without), good, "line 1 of stdin: found median_ms undefined, expected"],
     [jsonLines(timing({ median_ms: 0 })), good, "found median_ms 0, expected a positive number"],
     [good + good, good, "stdin holds two rows with what decode, streams 2, batch 1"],

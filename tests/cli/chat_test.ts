@@ -17,7 +17,7 @@ Deno.test("answers are those of generate with the whole conversation; /p keeps i
     assertEquals(code, 0, stderr);
     assertStringIncludes(stderr, ": 1 stream\n");
     assertStringIncludes(stderr, "p2: 2 streams");
-    assertStringIncludes(stderr, "no model with so many streams; there are: 1, 2");
+    assertStringIncludes(stderr, "no model has that many streams; there are: 1, 2");
 
     const messages: { role: string; content: string }[] = [];
     const texts: string[] = [];

@@ -168,7 +168,7 @@ export async function until(
   }
 }
 
-/** Writes an adapter with so many streams for a backbone. Its streams and it differ visibly from others. */
+/** Writes an adapter with a number of streams for a backbone. Its streams and it differ visibly from others. */
 export async function makeAdapter(backbone: string, streams: number, out: string): Promise<string> {
   await succeed(`convert --model ${backbone} -P ${streams} --introduced-only --out ${out}`);
   const path = `${out}/introduced.safetensors`;

@@ -129,7 +129,7 @@ export class Terminal implements AsyncDisposable {
   }
 }
 
-/** The lines that a terminal of so many columns shows after `raw`; colours are left out. */
+/** The lines that a terminal of `columns` columns shows after `raw`; colours are left out. */
 export function screenOf(raw: string, columns: number): string[] {
   return renderScreen(raw, columns).screen;
 }

@@ -32,7 +32,7 @@ const HUMANEVAL: Tasks = ["humaneval/HumanEval.jsonl.gz", "humaneval", 164];
 const HUMANEVAL_PLUS: Tasks = ["humaneval_plus/HumanEvalPlus.jsonl.gz", "humaneval", 164];
 const MBPP_PLUS: Tasks = ["mbpp_plus/MbppPlus.jsonl.gz", "mbpp", 378];
 
-/** Grades every so many tasks. */
+/** Grades one task in `every`. */
 async function grade(
   [file, benchmark, tasks]: Tasks,
   every: number,

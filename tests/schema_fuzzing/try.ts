@@ -45,7 +45,7 @@ export function supported(schema: Schema): Supported | undefined {
 }
 
 /**
- * Checks so many texts of random tokens along the masks; fewer only where 20 times as many come to no end.
+ * Checks a number of texts of random tokens along the masks; fewer only where 20 times as many do not end.
  * Returns their number.
  * @throws an error that shows the schema and the text
  */
@@ -61,7 +61,7 @@ export function tryTexts(schema: Supported, dice: Dice, count: number): number {
 }
 
 /**
- * Checks that the masks allow so many valid documents; fewer only where 50 times as many are not valid.
+ * Checks that the masks allow a number of valid documents; fewer only where 50 times as many are not valid.
  * Returns their number.
  * @throws an error that shows the schema and the document
  */

@@ -48,6 +48,7 @@ const PHRASES: readonly RegExp[] = [
   /\bhears?\b/i,
   /\blooked (at|into)\b/i,
   /\bmakes? no sense\b/i,
+  /\bso many\b/i,
 ];
 
 /** Words that are the field's in CUDA alone. */

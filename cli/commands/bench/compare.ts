@@ -166,8 +166,7 @@ function documentRows(text: string, name: string): InputRow[] | undefined {
 
 function timingOf({ fields: row, line }: InputRow, name: string): Timing {
   if (!isObject(row)) throw rowError(name, line, JSON.stringify(row), "a row of parscale bench");
-  // Rows of earlier versions do not say what is trained, since none trained.
-  const missing = KEYS.find((key) => !(key in row) && key !== "train_params");
+  const missing = KEYS.find((key) => !(key in row));
   if (missing !== undefined) {
     throw rowError(name, line, `no "${missing}"`, "a row of parscale bench");
   }
@@ -175,7 +174,7 @@ function timingOf({ fields: row, line }: InputRow, name: string): Timing {
   if (typeof medianMs !== "number" || !(medianMs > 0)) {
     throw rowError(name, line, `median_ms ${JSON.stringify(medianMs)}`, "a positive number");
   }
-  const key = Object.fromEntries(KEYS.map((name) => [name, row[name] ?? null])) as Timing["key"];
+  const key = Object.fromEntries(KEYS.map((name) => [name, row[name]])) as Timing["key"];
   const { samples_ms: samples, spread_ms: spread } = row;
   const times = Array.isArray(samples) ? samples.filter((ms) => typeof ms === "number") : [];
   return {

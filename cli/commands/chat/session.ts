@@ -57,7 +57,7 @@ export class ChatSession implements Disposable {
     return this.models.map(({ session }) => session.config.streams);
   }
 
-  /** Continues with the model that has so many streams; false when none has. */
+  /** Continues with the model of `streams` streams; false when none has. */
   useStreams(streams: number): boolean {
     const found = this.models.find(({ session }) => session.config.streams === streams);
     if (found) this.model = found;

@@ -82,7 +82,7 @@ export class Talk {
         `${this.session.model.name}: ${streams} ${streams === 1 ? "stream" : "streams"}`,
       );
     }
-    this.io.note(`no model with so many streams; there are: ${choices.join(", ")}`);
+    this.io.note(`no model has that many streams; there are: ${choices.join(", ")}`);
   }
 
   #system(text: string): void {

@@ -76,7 +76,7 @@ async function runMethods(plan: EvaluatePlan, io: Io, root: string): Promise<Eva
   const total = methods.length * (rows + timed);
   using progress = new Progress(io, { label: "Comparing", unit: "samples", total });
   const done = new ComparisonWork(total);
-  /** Waits for work on so many samples, which it keeps as lines of a file if anywhere. */
+  /** Waits for work on `samples` samples, and follows it by the lines of its file, if it writes one. */
   const during = async <T>(work: Promise<T>, samples: number, label: string, path?: string) => {
     const before = overwrite ? NONE : readWritten(path);
     const show = () => {

@@ -39,7 +39,7 @@ export class ComparisonWork {
     return this.#mean > 0 ? { done, total: done + left } : undefined;
   }
 
-  /** Takes the end of an evaluation of so many samples, or of a timing, which writes none. */
+  /** Takes the end of an evaluation of `samples` samples, or of a timing, which writes none. */
   end(samples: number, written: Written, before: Written): void {
     this.samples += samples;
     this.#tokens += written.samples > 0 ? written.tokens - before.tokens : samples * this.#mean;

@@ -226,7 +226,7 @@ async function drawFigure(setting: Setting, io: Io, invocation: Invocation): Pro
   await reportRows(io, invocation, options, rows, remark);
 }
 
-/** Both ways to a lower loss from the model; memory and latency are means over all workloads. */
+/** The two ways to a lower loss, more streams and more parameters; memory and latency are means over workloads. */
 function pointsOf(setting: Setting): Point[] {
   const { model: { name, shape }, method, prefixTokens, figure } = setting;
   const member = memberOf(shape);

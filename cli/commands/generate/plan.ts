@@ -1,4 +1,4 @@
-/** From the flags of `parscale generate` to what continues which prompts, and how. */
+/** From the flags of `parscale generate` to models, prompts and options of decoding. */
 import { UsageError } from "../../../core/base/errors.ts";
 import { parseExactJson } from "../../../core/base/exact_json.ts";
 import { readJsonObject, statIfExists } from "../../../core/base/files.ts";

@@ -87,7 +87,7 @@ export async function* sampleSequences(
           of: { prompt, samples, place },
           engine,
           tokens: prompt.tokens,
-          // By the place in the input, whatever was done before.
+          // By the place in the input, so that a resumed run draws the same numbers.
           random: new RandomStream(seed, prompt.at * numReturn + place),
           eosTokenIds: eosTokenIds ?? config.eosTokenIds,
         };

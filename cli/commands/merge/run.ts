@@ -37,11 +37,11 @@ interface Part extends Shard {
   readonly config: JsonObject;
   readonly columns: ReportOptions["columns"];
   readonly rows: readonly Row[];
-  /** Rows that are dealt at a time. */
+  /** Rows in a block; parts took blocks in turn. */
   readonly unit: number;
 }
 
-/** Reads all parts, whose first comes first. */
+/** Reads the documents of all parts; returns them in order of their numbers. */
 export async function plan(
   { arguments: paths }: ValuesOf<typeof command>,
 ): Promise<readonly [Part, ...Part[]]> {

@@ -138,7 +138,7 @@ export const command = defineCommand({
         default: 1024,
         unit: "choices",
         summary: "Choices that may wait; more get status 429",
-        details: "A request with `n` or a list of prompts counts as so many.",
+        details: "A request with `n` or a list of prompts counts once for each answer.",
       },
       "prefix-cache": {
         type: "size",

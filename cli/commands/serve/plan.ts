@@ -1,4 +1,4 @@
-/** From the flags of `parscale serve` to which models are served, to whom, and within what limits. */
+/** From the flags of `parscale serve` to models, access and limits. */
 import { UsageError } from "../../../core/base/errors.ts";
 import { isLoopbackHost } from "../../../core/serve/access.ts";
 import type { ServiceOptions } from "../../../core/serve/service.ts";

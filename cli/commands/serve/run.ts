@@ -89,7 +89,7 @@ function requireStreams(
   throw new UsageError(
     streams === "auto"
       ? `\`--streams auto\` needs models with different numbers of streams, all have ${all}`
-      : `\`--streams ${streams}\`: no model has so many, only ${all}`,
+      : `\`--streams ${streams}\`: no model has that many, only ${all}`,
     { hints: ["pass `--adapter NAME=PATH` with other streams"] },
   );
 }

@@ -1,8 +1,8 @@
 /**
  * Turns requests into tokens: pairs to score, prompts to continue, texts to read in windows.
  *
- * What does not fit the model is cut from the left, as the reference does; shots go first, silently
- * there, counted here.
+ * Requests longer than the model's context are truncated on the left, as in lm-evaluation-harness, so that
+ * examples are lost first; they are counted.
  */
 import { encodePair } from "../../tokenizer/pair.ts";
 import type { Tokenizer } from "../../tokenizer/types.ts";

@@ -149,7 +149,7 @@ class Translator {
     return letters;
   }
 
-  /** Up to the end of the pattern or the parenthesis that closes the group. */
+  /** Reads up to the end of the pattern or the parenthesis that closes the group. */
   #alternatives(mode: Mode): string {
     let out = "", item = "";
     let before = "nothing" as Before; // not narrowed: `push` assigns it

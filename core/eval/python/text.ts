@@ -36,7 +36,7 @@ export function lstrip(text: string, chars?: string): string {
 export function capitalize(text: string): string {
   if (text === "") return "";
   const first = String.fromCodePoint(text.codePointAt(0)!);
-  // Lower-cased as a whole, since a sigma looks at the letters before it.
+  // Lower-cased as a whole: the lower case of a sigma depends on the letters before it.
   return titleCase(first) + text.toLowerCase().slice(first.toLowerCase().length);
 }
 

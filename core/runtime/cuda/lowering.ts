@@ -96,7 +96,7 @@ export class Lowering {
   readonly #g: Builder;
   /** From values of the source to those of the result. */
   readonly #values = new Map<Value, Value>();
-  /** Constant weights, which become parameters of the result when they are asked for. */
+  /** Constant weights; each becomes a parameter of the result at its first use. */
   readonly #fixed = new Map<Value, string>();
   readonly #casts = new Map<Value, Value>();
   readonly #shared = new Map<string, readonly Value[]>();

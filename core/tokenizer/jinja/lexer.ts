@@ -114,7 +114,7 @@ class Lexer {
     this.#advance(match.index + match[0].length);
   }
 
-  /** Tokens of a block or print statement up to its end, which brackets must not be open at. */
+  /** Reads a block or print statement; its end counts only where no bracket is open. */
   #code(begin: "begin" | "open", end: "end" | "close", pattern: RegExp): void {
     const brackets: string[] = [];
     this.#push(begin, "");

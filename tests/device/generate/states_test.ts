@@ -45,7 +45,7 @@ async function alone(model: string, requests: readonly GenerationRequest[]): Pro
   return results;
 }
 
-/** Masks that allow every token and take so many milliseconds. */
+/** Masks that allow every token and take `ms` milliseconds. */
 function allowsAllAfter({ config }: Engine, ms: number): TokenConstraint {
   const mask = new Int32Array(Math.ceil(config.vocabSize / 32)).fill(-1);
   return { first: mask, after: () => new Promise((resolve) => setTimeout(resolve, ms, mask)) };

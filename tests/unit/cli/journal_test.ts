@@ -42,20 +42,6 @@ Deno.test("a torn last line is removed, and its row is computed again", () =>
     assertEquals([...again.rows()], [{ id: 0 }, { id: 1 }, { id: 2 }]);
   }));
 
-Deno.test("flags that change no row are free, also where an earlier version wrote them down", () =>
-  interrupted("", (options) => {
-    const [head, ...rows] = Deno.readTextFileSync(`${options.out}.partial`).split("\n");
-    const earlier = JSON.stringify({ ...JSON.parse(head!), "weight-cache": true });
-    Deno.writeTextFileSync(`${options.out}.partial`, [earlier, ...rows].join("\n"));
-    using journal = new Journal(options);
-    assertEquals(journal.size, 2);
-  }));
-
-Deno.test("a row for each sequence, as tables had them once, is refused by name", () =>
-  interrupted('{"at":2,"input":"x","rows":[{"id":2},{"id":2}]}\n', (options) => {
-    assertThrows(() => new Journal(options), DataError, "has rows of a table");
-  }));
-
 Deno.test("a folder in place of the file is an error of the system", () =>
   interrupted("", (options) => {
     Deno.removeSync(`${options.out}.partial`);

@@ -206,7 +206,7 @@ Deno.test("a keyword that is not enforced is refused by its name within 50 ms", 
     [{ allOf: [{ minimum: 3 }, { minimum: 4 }] }, /"allOf" .* with "minimum" in several parts/],
     [
       { properties: many(500), minProperties: 200, maxProperties: 400 },
-      /"minProperties" .* so many/,
+      /"minProperties" .* more properties than/,
     ],
     [{ additionalProperties: true, minProperties: 2 }, /"minProperties" .* additional/],
     [{ exclusiveMinimum: true }, /"exclusiveMinimum" .* for true/],

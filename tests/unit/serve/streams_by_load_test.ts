@@ -38,7 +38,7 @@ function measured({ tpotMs = 60, ttftMs = Infinity, slowness = 1, streams = AVAI
   return { policy, arrive, measure };
 }
 
-/** So many sequences per number of streams. */
+/** Number of sequences by number of streams. */
 function loadOf(counts: Readonly<Record<number, number>>, promptTokens = 0): Map<number, Load> {
   const entries = Object.entries(counts);
   return new Map(

@@ -14,7 +14,7 @@ const MODEL = fileURLToPath(new URL("../../../fixtures/models/word-problems", im
 /** Sizes of a Llama whose rows are whole blocks of every type. */
 const WIDE = { hidden_size: 256, intermediate_size: 256, head_dim: 64 };
 
-/** Warnings of opening a model where so many bytes are free. */
+/** Warnings of opening a model with `freeMemory` bytes free. */
 async function warnings(
   freeMemory: number,
   quantize?: OpenOptions["quantize"],

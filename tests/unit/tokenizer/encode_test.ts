@@ -72,7 +72,7 @@ Deno.test("streaming holds back an incomplete character and nothing else", async
   assertEquals(decoder.flush(), "\ufffd");
 });
 
-/** Runs and random texts of so many characters, by name. */
+/** Runs and random texts of a given length, by name. */
 function longTexts(length: number): [string, string][] {
   const stream = new RandomStream(3, "long");
   const random = (first: number, count: number) =>

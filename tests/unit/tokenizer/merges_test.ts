@@ -36,7 +36,7 @@ function mergeByDefinition(word: string, merges: readonly Merge[]): string[] {
   }
 }
 
-/** Compares words of up to so many characters; a tenth of the words are one run. */
+/** Compares words of up to a given length; a tenth of them are runs of one character. */
 function compare(stream: RandomStream, cases: number, length: number): void {
   for (let i = 0; i < cases; i++) {
     const alphabet = "abcd".slice(0, 1 + stream.integer(4));

@@ -242,7 +242,7 @@ function failed(detail: string): Outcome {
   return { ending: "call", texts: [`!${detail}`], seconds: [] };
 }
 
-/** Returns the result of a run: only one that was ended as a whole is a timeout. */
+/** Returns the result of a run; it is a timeout only if the whole run was killed. */
 function graded(run: Outcome): Graded {
   if (run.ending === "done") return { status: "pass" };
   const detail = reasonOf(run);

@@ -21,7 +21,7 @@ export interface LanguageProfiles {
 const TRIALS = 7;
 /** Smoothing: its mean and spread, and the unit it is counted in. */
 const ALPHA = 0.5, ALPHA_SPREAD = 0.05, BASE_FREQUENCY = 10_000;
-/** A trial ends when a language is this sure, or after so many draws. */
+/** A trial ends when a language is this probable, or after `MOST_DRAWS` draws. */
 const CONVERGED = 0.99999, MOST_DRAWS = 1000;
 /** Iterations between two checks of that. */
 const CHECK_EVERY = 5;

@@ -14,7 +14,7 @@ export interface LanguageTools {
   readonly profiles: LanguageProfiles;
 }
 
-/** Punkt parameters as packed. */
+/** Punkt parameters as stored in the packed file. */
 export interface PackedPunkt {
   readonly abbreviations: readonly string[];
   /** `first second`. */
@@ -24,7 +24,7 @@ export interface PackedPunkt {
   readonly writing: Readonly<Record<string, string>>;
 }
 
-/** Profiles as packed. */
+/** Language profiles as stored in the packed file. */
 export interface PackedProfiles {
   readonly languages: readonly string[];
   /** Number of grams of length 1, 2 and 3 each language was learned from. */

@@ -18,7 +18,7 @@ import { UnreadableFormula } from "./latex_tokens.ts";
 import { parseLatex } from "./latex_parser.ts";
 import { type Rational, rational } from "./rational.ts";
 
-/** Formulas that agree at so many points are equal. */
+/** Points at which two formulas must agree to be equal. */
 const POINTS = 3;
 
 /** Relative difference allowed in floating point. */

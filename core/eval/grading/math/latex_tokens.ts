@@ -17,7 +17,7 @@ export interface Token {
 /** Error for a formula beyond this reader; never leaves this folder. */
 export class UnreadableFormula extends Error {}
 
-/** Commands that only move things. */
+/** Commands for spacing and size, which do not change the value. */
 const SPACING = new Set([
   ...["\\,", "\\:", "\\;", "\\!", "\\thinspace", "\\medspace", "\\thickspace", "\\quad", "\\qquad"],
   ...["\\negthinspace", "\\negmedspace", "\\negthickspace", "\\left", "\\right"],
@@ -43,7 +43,7 @@ export function tokenize(text: string): Token[] {
     const { space, command, digit, letter, mark } = pattern.exec(text)?.groups ?? {};
     if (space !== undefined) continue;
     if (command !== undefined) {
-      // The reference does not read sized bars as an absolute value, which cannot read them.
+      // The reference cannot read sized bars as an absolute value.
       if (/^\\(?:left|right)$/.test(command) && text[at + command.length] === "|") {
         throw new UnreadableFormula();
       }

@@ -112,7 +112,7 @@ export function elementwiseScalars(
   };
 }
 
-/** Scalar arguments of a copy of so many elements. */
+/** Scalar arguments of a strided copy. */
 export function copyScalars(shape: Shape, target: Walk, source: Walk): Sizes {
   const { sizes: [, n1, n2, n3], strides: [y, x] } = collapse(
     shape,
