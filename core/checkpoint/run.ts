@@ -1,9 +1,8 @@
 /**
- * Checkpoints of a training run, so that whatever takes a model also takes a run, or one
- * checkpoint of it.
+ * Checkpoints of a training run: commands that take a model also take a run or one of its checkpoints.
  *
- * A run folder has a file `last` with the name of its newest checkpoint. Is that an adapter, the
- * run's `config.json` names under `backbone` the folder it goes with, which may itself be in a run.
+ * A run folder has a file `last` with the name of its newest checkpoint. If that is an adapter, `backbone` in
+ * the run's `config.json` names the model it belongs to, which may itself be in a run.
  */
 import { basename, dirname, resolve } from "node:path";
 import { DataError } from "../base/errors.ts";

@@ -6,7 +6,7 @@
  * parameters, state, inputs and outputs live for the whole run, each in its own section; the rest are
  * temporaries, packed into one arena so that two of them overlap only when their lifetimes do not.
  *
- * The rule that surprises: an output may take the memory of an input only if every other reader of
+ * Easy to get wrong: an output may take the memory of an input only if every other reader of
  * that input comes earlier in the program. Breaking it gives silently wrong numbers.
  */
 import type { Node, Program } from "./program.ts";

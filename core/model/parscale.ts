@@ -108,7 +108,7 @@ export function mixAndProject(
   return { logits: linear({ x: mixed, weight: matrix }), weights };
 }
 
-/** Makes one of P streams at every token: normed [P, N, C] → [N, C] */
+/** Aggregates the P streams of every token: normed [P, N, C] → [N, C] */
 function aggregate(
   { config, parameter }: Pick<BlockContext, "config" | "parameter">,
   normed: Value,

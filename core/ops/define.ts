@@ -40,7 +40,7 @@ export interface NamedNode<A extends Attributes, R extends string, O extends str
 
 /** A model op: apply it by calling it. */
 export interface ModelOp<A extends Attributes, R extends string, O extends string> {
-  /** The result, of several the first. */
+  /** The result; the first one if there are several. */
   (
     inputs: Named<R, O, Value>,
     ...attributes: Record<never, never> extends A ? [attributes?: A] : [attributes: A]

@@ -37,7 +37,7 @@ export function checkAccess(request: Request, rules: AccessRules): void {
 export function checkKey(request: Request, { apiKey }: AccessRules): void {
   if (apiKey === undefined) return;
   const given = /^Bearer (.*)$/i.exec(request.headers.get("authorization") ?? "")?.[1] ?? "";
-  // Digests have equal lengths, so the comparison takes a time that tells nothing.
+  // Digests have equal lengths, so that the time of the comparison reveals nothing about the key.
   const digest = (text: string) => createHash("sha256").update(text).digest();
   if (timingSafeEqual(digest(given), digest(apiKey))) return;
   throw new ApiError(401, "missing or wrong API key", { code: "invalid_api_key" });

@@ -27,7 +27,7 @@ export type WordRules =
   /** GPT-2's; digits are words of their own before it applies, one by one or in runs. */
   | { readonly expression: "gpt-2"; readonly cutDigits: "none" | "each" | "runs" };
 
-// What a code point is. The value 0 is left for "not looked up yet".
+// Classes of code points; 0 stands for one that is not in the table yet.
 const LETTER = 1, NUMBER = 2, NEWLINE = 3, BLANK = 4, OTHER = 5;
 
 const APOSTROPHE = 0x27, SPACE = 0x20;

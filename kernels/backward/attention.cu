@@ -17,7 +17,7 @@
 constexpr int D = HEAD_DIM, THREADS = 128, TILE = 16, SPAN = D + 4;
 constexpr int SHARE = THREADS / TILE;  // threads that share one row of a tile
 constexpr int PARTS = (D + SHARE - 1) / SHARE;
-// Blocks per processor. Said outright, since the compiler else spills to fit one more.
+// Blocks per processor: the compiler would spill registers to fit one more.
 constexpr int BLOCKS = 4;
 
 // Σ w dw over all slots, since out is Σ w v and dw is dout v.

@@ -19,7 +19,7 @@ export interface Opened extends Streams {
   readonly memoryLimit: number | undefined;
 }
 
-/** Bytes that all work on the same thing shares, and bytes of one row alone. */
+/** Memory of a row in bytes: `shared` is counted once for all rows with the same `sharedBy`. */
 interface Memory {
   readonly sharedBy: unknown;
   readonly shared: number;

@@ -91,7 +91,7 @@ export async function plan(
   };
 }
 
-/** One path beside flags of an evaluation is its model, as the first path of other commands is. */
+/** Takes a single path beside flags of an evaluation as the model, as other commands do. */
 function withModel(values: CompareValues, { origins }: Invocation): CompareValues {
   const [path, ...others] = values.arguments;
   const evaluates = ["parscale", "beams", "tasks"].some((flag) => origins[flag] === "flag");

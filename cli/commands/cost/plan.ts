@@ -56,7 +56,7 @@ export interface EstimatePlan
   readonly lengths: readonly { readonly input: number; readonly output: number }[];
   readonly training: TrainingPlan;
   readonly figure: { readonly path: string | undefined; readonly match: CostValues["match"] };
-  /** For what is run here. */
+  /** Device that `--measured` and `--hardware this-machine` run on. */
   readonly device: Pick<CostValues, "device" | "threads" | "unverified" | "runs">;
 }
 
@@ -164,7 +164,7 @@ function orDefault(list: readonly number[], otherwise: readonly number[]): reado
 /** The paper's lengths: its first figure has 128 to 1024 tokens in all, half of them prompt. */
 const FIGURE_LENGTHS = [64, 128, 256, 512];
 
-/** Every input with every output; in the figure each input is its own output unless told. */
+/** Every input with every output; in the figure the output is as long as the input unless given. */
 function lengthsOf({ input, output, svg }: CostValues, model: CostModel) {
   const isFigure = svg !== undefined;
   const inputs = orDefault(input, isFigure && output.length === 0 ? FIGURE_LENGTHS : [64]);

@@ -1,5 +1,5 @@
 /**
- * The checks of `doctor`: each finds one thing out and says what to do about it.
+ * The checks of `doctor`: each has a result and, where it fails, a hint.
  */
 import { compareWithReference } from "../../../core/bringup/reference.ts";
 import { memoryInfo, usableCores } from "../../../core/base/platform/mod.ts";

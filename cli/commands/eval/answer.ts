@@ -105,7 +105,7 @@ export interface AnsweringStats extends Omit<RunStats, "run"> {
   readonly new_tokens: number;
 }
 
-/** Samples with what they took. */
+/** Samples, and the work that they took. */
 export interface Answers {
   readonly samples: readonly Sample[];
   readonly stats: AnsweringStats;

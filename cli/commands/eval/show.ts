@@ -196,7 +196,7 @@ function rowOf({ id }: Document, request: Request): Record<string, unknown> {
   return { doc_id: id, kind, context, continuation: request.continuation };
 }
 
-/** For reading: the prompt as it is, once, and what follows it. */
+/** The requests of a row as text: each prompt once, then its continuations. */
 function readable(name: string, { id }: Document, requests: readonly Request[]): string {
   const lines: string[] = [];
   let last: string | undefined;

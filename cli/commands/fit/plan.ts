@@ -128,7 +128,7 @@ function parsePair({ flag, query, takes, example }: typeof PAIRS[number], text: 
 
 type Input = Pick<FitPlan, "name" | "observations">;
 
-/** Reads all that the command line names. */
+/** Reads observations from the given files, or takes a built-in data set. */
 async function openInput(values: FitValues, io: Io): Promise<Input> {
   const { arguments: paths, parameters } = values;
   if (paths.length > 0) return await readPaths(values, io);

@@ -12,7 +12,7 @@ import type { Measure, PlotPlan, Point, RunLosses } from "./plan.ts";
 
 export { plan } from "./plan.ts";
 
-/** More points than pixels only make the file large. */
+/** Points of a curve; more than the figure has pixels would not show. */
 const MOST_SVG_POINTS = 1500;
 const SVG_WIDTH = 560, SVG_HEIGHT = 360;
 

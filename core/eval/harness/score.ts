@@ -72,7 +72,7 @@ async function scoreTask(
   using progress = watch.progress(`Scoring ${task.name}`, answered.length);
   const scores: DocumentScore[] = [];
   for (let start = 0; start < answered.length; start += AT_ONCE) {
-    // No event tells of what arrived while the sandbox was being opened.
+    // Samples that arrived while the sandbox was being opened raise no event.
     watch.interruption.throwIfAborted();
     const some = answered.slice(start, start + AT_ONCE).map(async ({ document, hash, samples }) => {
       const { id, group } = document;

@@ -1,8 +1,8 @@
 /**
  * Opens the tfjs device on the TensorFlow that the user has installed.
  *
- * The native packages are hundreds of megabytes and need an install script, so they are none of ours:
- * they are looked for when the device is asked for, and without one there is no such device.
+ * The native packages have hundreds of megabytes and need an install script, so they are optional: they are
+ * resolved when the device is opened.
  */
 import { createRequire } from "node:module";
 import util from "node:util";

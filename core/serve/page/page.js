@@ -29,7 +29,7 @@
     return { element, write };
   }
 
-  /** Writes texts as spans, whose lines between fences of three backticks are in a block of code. */
+  /** Writes texts as spans; lines between ``` fences form a block of code. */
   function writer(message) {
     let block, line = "", ofLine = [], closes = false;
     const isFence = () => /^ *```/.test(line);

@@ -5,7 +5,7 @@
  * Qwen2.5-Coder-0.5B-Instruct in Q4_K_M, DATA a folder with HumanEval and HumanEval+. Arms are trained by
  * `parscale train`, scored by `parscale score` and answer in one `parscale compare`, as a user would call
  * them. What is finished is skipped and what is not continues, so that the task can be stopped and started.
- * Writes `results/losses.json`, `answers.json` and `parameters.json`, and prints the losses.
+ * Writes `losses.json`, `answers.json`, `parameters.json` and `beams.json` into `results`, and prints the losses.
  */
 import { fileURLToPath } from "node:url";
 import { columnsOf, plainTable } from "../../../cli/output/table.ts";
@@ -77,13 +77,14 @@ async function compare(name: string, ...args: readonly string[]): Promise<void> 
   await Deno.writeFile(`${RESULTS}/${name}.json`, stdout);
 }
 
-/** The answers of all methods, in folders that a later call continues with; P=4 beside its parameters. */
+/** The answers of all methods, in folders that a later call continues with; then P=4 beside criteria 1 and 2. */
 async function answer({ runs, model, data }: Folders): Promise<void> {
   const arms = Object.keys(ARMS).flatMap((arm) => ["--parscale", `${runs}/${arm}`]);
   const task = ["--tasks", "humaneval", "--data", data, "--allow-code-execution"];
   const out = `${runs}/compare`;
   await compare("answers", "--model", model, ...arms, "--beams", BEAMS, ...task, "--out", out);
   await compare("parameters", `${out}/parscale-2`, `${out}/parscale-3`);
+  await compare("beams", `${out}/beams-4`, `${out}/parscale-3`);
 }
 
 if (import.meta.main) {

@@ -115,7 +115,7 @@ class SandboxGrader implements Grader {
       return { base: base.status, plus: plus.status, detail: plus.detail };
     } catch (error) {
       if (error instanceof EnvironmentError) throw error;
-      // Whatever a program brings about, it fails its own row only.
+      // An error that a program causes fails its own row only.
       const detail = `grading failed: ${error instanceof Error ? error.message : error}`;
       return { base: "fail", plus: tests.kind === "inputs" ? "fail" : null, detail };
     }

@@ -16,7 +16,7 @@ const LAST_SENTENCE = "I hope it is correct.";
 /** Pattern of what follows the first words; the periods stand for any character, as in the reference. */
 const ANSWER = pythonRegex("^(.*?). I hope it is correct.");
 
-/** Longer texts are not answers, and some patterns below take time that grows with the square. */
+/** Longer texts are not answers, and some patterns below take quadratic time. */
 const LONGEST_ANSWER = 5000;
 
 /**

@@ -29,8 +29,8 @@ function transposed(l: Lowering, x: Value): string {
 }
 
 /**
- * The slot of every element that is written; nothing else is touched when the output is bound to the
- * memory of the buffer. The provider scatters by i32 too, which start positions are.
+ * Scatters by the slot of every written element. The rest of the buffer keeps its values where the output is
+ * bound to its memory. Indices may be i32, as start positions are.
  */
 const writeSlots: Rule = (l, [buffer, update, start], _, output) => {
   const { shape } = update;

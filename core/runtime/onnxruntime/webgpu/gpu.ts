@@ -26,7 +26,7 @@ const HINTS = [
 /** Name of the one result of models that `run` takes. */
 export const RESULT = "result";
 
-/** Type of a tensor that the library has, be it ours or one of packed codes. */
+/** Type of a tensor of the library: an element type of ours, or packed codes. */
 export interface LibraryType {
   readonly dtype: OnnxType | DType;
   readonly shape: readonly number[];
