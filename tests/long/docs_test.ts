@@ -28,7 +28,7 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
   [/^npx -y deno@2\.9\.6 task setup/, "tests/cli/setup_test.ts"],
   [/^deno run -A tests\/bench\//, "benchmarks, which need a quiet machine and other programs"],
   [/^(programs=\$\()?tests\/bench\/(llama_native|gguf_start)/, "the same, with llama.cpp"],
-  [/^("\$programs\/llama-bench"|parscale bench --model FILE)/, "the same"],
+  [/^("\$programs\/llama-(batched-)?bench"|parscale bench --model FILE)/, "the same"],
   [/^deno task (bench|coverage)/, "the same"],
   [/^deno task test:gpu --emulated/, "tests/long/gpu_script_test.ts"],
   [/^(deno task test:gpu|deno run -A tests\/gpu\/|python3 bench_torch)/, "needs a GPU"],
