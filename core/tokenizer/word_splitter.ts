@@ -1,10 +1,10 @@
 /**
- * Cuts text into the words that byte pair encoding works on.
+ * Splits text into the words that byte pair encoding works on.
  *
- * Does by hand what the split expressions of Qwen, Llama 3 and GPT-2 say, the last with digits cut off
- * before if the file says so; other expressions are not handled here. A scanner rather than a regular expression for two reasons: V8's engine overflows its
- * stack on a few megabytes of one rare letter, and its `\s` is not Unicode's White_Space, which the
- * expression means (`\s` has U+FEFF and lacks U+0085).
+ * A scanner with the rules of the split expressions of Qwen, Llama 3 and GPT-2; for GPT-2 digits are split
+ * off first where the file says so. Other expressions are left to the library. It replaces regular expressions
+ * for two reasons: V8's engine overflows its stack on a few megabytes of one rare letter, and its `\s` is not
+ * Unicode's White_Space, which the expression means (`\s` has U+FEFF and lacks U+0085).
  */
 
 /** The split expression of Qwen2, 2.5 and 3, as their tokenizer files write it. */
