@@ -75,7 +75,7 @@ async function score(method: string, { corpus, runs, model }: Folders): Promise<
   }));
 }
 
-/** Answers by all methods, in folders that a later call continues with; the table is compare's document. */
+/** Answers by all methods, in folders that a later call continues with; the results are those of compare. */
 async function answer({ runs, model, data }: Folders): Promise<Record<string, Passes>> {
   const out = `${runs}/compare`, arms = Object.keys(ARMS);
   const models = ["--model", model, ...arms.flatMap((arm) => ["--parscale", `${runs}/${arm}`])];
@@ -88,7 +88,8 @@ async function answer({ runs, model, data }: Folders): Promise<Record<string, Pa
   const { code, stdout } = await command.output();
   // 1 says that a method is worse than the first.
   if (code > 1) throw new Error("parscale compare has failed");
-  await Deno.writeFile(`${RESULTS}/answers.json`, stdout);
+  const { results } = JSON.parse(new TextDecoder().decode(stdout));
+  await Deno.writeTextFile(`${RESULTS}/answers.json`, `${JSON.stringify(results, null, 2)}\n`);
   const passes = Object.keys(LABELS).map((method) => [method, passesOf(`${out}/${method}`)]);
   return Object.fromEntries(passes);
 }
