@@ -177,7 +177,15 @@ Deno.test("a terminal instead of input is misuse with short help, never a silent
       "fit -",
       `bench --compare - --against ${cwd}/last.jsonl`,
     ];
-    const timed = { what: "decode", streams: 1, batch: 1, context: 1, prompt: null, median_ms: 1 };
+    const key = {
+      what: "decode",
+      train_params: null,
+      streams: 1,
+      batch: 1,
+      context: 1,
+      prompt: null,
+    };
+    const timed = { ...key, median_ms: 1 };
     const row = jsonLines({ ...timed, device: "cpu", dtype: "f32", weights: "f32" });
     await Deno.writeTextFile(`${cwd}/last.jsonl`, row);
     for (const line of lines) {
