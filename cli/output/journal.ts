@@ -13,12 +13,6 @@ import { exists, isDevice } from "./sink.ts";
 import type { Row } from "./table.ts";
 import { orWriteError } from "./write_error.ts";
 
-/** Flags that change neither the rows nor, beyond rounding, the numbers in them. */
-export const FREE_FLAGS: readonly string[] = [
-  ...["out", "overwrite", "format", "quiet", "verbose", "color", "progress", "log-every"],
-  ...["threads", "memory-limit", "weight-cache", "cache-limit", "on-error"],
-];
-
 const SCHEMA = "parscale.partial/1";
 
 /** Run of a journal, and treatment of one that is there. */

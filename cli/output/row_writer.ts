@@ -6,9 +6,15 @@
 import type { Invocation } from "./document.ts";
 import { Interrupted } from "./errors.ts";
 import type { Io } from "./io.ts";
-import { FREE_FLAGS, Journal, keepsRows } from "./journal.ts";
+import { Journal, keepsRows } from "./journal.ts";
 import { Report, type ReportOptions } from "./report.ts";
 import type { Row } from "./table.ts";
+
+/** Flags that change neither the rows nor, beyond rounding, the numbers in them. */
+export const FREE_FLAGS: readonly string[] = [
+  ...["out", "overwrite", "format", "quiet", "verbose", "color", "progress", "log-every"],
+  ...["threads", "memory-limit", "weight-cache", "cache-limit", "on-error"],
+];
 
 /** The identity of a run has what these stand for. */
 const IDENTIFIED = ["model", "adapter", "device", "batch"];

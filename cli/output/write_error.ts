@@ -28,7 +28,7 @@ export function orWriteError<T>(path: string, work: () => T): T {
   }
 }
 
-/** The error of a write to `name`, a path or "stdout"; errors that are not the system's are returned unchanged. */
+/** The error of a write to `name`, a path or "stdout"; one that is not the system's is returned unchanged. */
 export function writeError(name: string, error: unknown): unknown {
   if (!isSystemError(error)) return error;
   if (error.code === "ENOENT") {

@@ -227,7 +227,7 @@ function readTransforms(fields: Fields, streams: number): ReadonlySet<unknown> {
   const usual = streams > 1 ? ["prefix"] : [];
   const value = fields.json.parscale_transforms ?? usual;
   const known = Array.isArray(value) && value.every((name) => TRANSFORMS.includes(name));
-  // An empty list makes all streams equal, a control for experiments. It needs no prefix tokens as well.
+  // An empty list makes all streams equal, a control for experiments; it takes `parscale_n_tokens` 0 too.
   const mayBeEmpty = streams === 1 || fields.json.parscale_n_tokens === 0;
   if (known && (value.length > 0 || mayBeEmpty)) return new Set(value);
   throw fields.error("parscale_transforms", `a list of ${TRANSFORMS.join(", ")}`);

@@ -226,7 +226,7 @@ async function drawFigure(setting: Setting, io: Io, invocation: Invocation): Pro
   await reportRows(io, invocation, options, rows, remark);
 }
 
-/** The two ways to a lower loss, more streams and more parameters; memory and latency are means over workloads. */
+/** More streams and more parameters, two ways to a lower loss; costs are means over all workloads. */
 function pointsOf(setting: Setting): Point[] {
   const { model: { name, shape }, method, prefixTokens, figure } = setting;
   const member = memberOf(shape);

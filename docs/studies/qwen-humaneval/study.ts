@@ -8,7 +8,7 @@
  * Writes `losses.json`, `answers.json` and `passes.json` into `results`, which `report.ts` reads.
  */
 import { fileURLToPath } from "node:url";
-import { parseScores } from "../../../core/eval/harness/eval_folder.ts";
+import { parseScores, SCORES } from "../../../core/eval/harness/eval_folder.ts";
 import { exists, parscale, type Total } from "../frozen-smollm2/study.ts";
 import { ENTRY } from "../small-law/grid.ts";
 
@@ -96,7 +96,7 @@ async function answer({ runs, model, data }: Folders): Promise<Record<string, Pa
 
 /** Passes of a finished evaluation, problem by problem. */
 function passesOf(folder: string): Passes {
-  const path = `${folder}/scores.jsonl`;
+  const path = `${folder}/${SCORES}`;
   const scores = parseScores(Deno.readTextFileSync(path), path).sort((a, b) => a.doc_id - b.doc_id);
   const metric = (name: string) => scores.map(({ metrics }) => Number(metrics[name]));
   return { base: metric("pass@1"), plus: metric("plus_pass@1") };
