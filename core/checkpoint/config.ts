@@ -275,6 +275,8 @@ export function configToJson(
   const suffix = parscale ? "ParScale" : "";
   const architecture = `${ARCHITECTURE[config.family]}${suffix}ForCausalLM`;
   json.architectures = [architecture];
+  // A file with an output matrix of its own may come with a config that ties it.
+  if (json.tie_word_embeddings === true) json.tie_word_embeddings = config.tieWordEmbeddings;
   const plain = isHybrid ? TEXT_MODEL : config.family;
   json.model_type = parscale ? `${config.family}_parscale` : plain;
   if (!parscale) return json;

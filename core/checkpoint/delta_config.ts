@@ -17,7 +17,9 @@ export function textFields(json: JsonObject): JsonObject {
     key.startsWith("parscale_") || SHARED.includes(key)
   );
   const ends = { eos_token_id: text.eos_token_id ?? json.eos_token_id };
-  return { ...text, ...ends, ...Object.fromEntries(own), model_type: json.model_type };
+  // The text model's own flag decides in transformers; files that lack it share the table all the same.
+  const ties = text.tie_word_embeddings === true && { tie_word_embeddings: true };
+  return { ...text, ...ends, ...Object.fromEntries(own), ...ties, model_type: json.model_type };
 }
 
 /** Layer types by their names. */

@@ -7,12 +7,19 @@
  */
 import { DataError } from "../base/errors.ts";
 import type { ModelConfig, WeightType } from "../model/config.ts";
-import { EMBEDDING, linearSpecs, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
+import {
+  EMBEDDING,
+  HEAD,
+  linearSpecs,
+  type ParameterSpec,
+  parameterSpecs,
+} from "../model/parameters.ts";
 import { parseBackboneHash, parseConfig, parseTokenIds } from "./config.ts";
 import { type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { weightType } from "../base/dtype.ts";
 import { formatOf, type StoredWeight } from "../quant/stored.ts";
 import type { QuantizedFormat } from "../quant/codes.ts";
+import { hasOwnHead } from "./tied_head.ts";
 import { filesOf, isGguf, withJson } from "./model_files.ts";
 import { ADAPTER_FILE, CONFIG_FILE, type ModelFiles } from "../base/companions.ts";
 import {
@@ -58,6 +65,8 @@ export interface Checkpoint {
   readonly quantization?: QuantizedMatrices;
   /** Tensors in the files that the model has no use for. */
   readonly extraTensors: readonly string[];
+  /** True if `config.json` ties the output matrix to the embedding table, and the file has one of its own. */
+  readonly isUntied: boolean;
   /** The adapter in use, and the hash of the backbone it was made for where it records one. */
   readonly adapter?: { readonly directory: string; readonly backboneSha256: string | undefined };
 }
@@ -86,10 +95,12 @@ export async function openCheckpoint(
   if (!gguf) await requireFolder(directory);
   const configPath = gguf ? directory : `${directory}/${CONFIG_FILE}`;
   const configJson = gguf?.configJson ?? await readJsonObject(configPath);
-  const stated = parseConfig(configJson, configPath);
+  const parsed = parseConfig(configJson, configPath);
   const scheme = parseQuantization(configJson, configPath);
   if (scheme && !options.quantized) requireFullPrecision(directory, scheme, options.purpose);
   const found = gguf?.found ?? await findTensors(directory);
+  const isUntied = parsed.tieWordEmbeddings && await hasOwnHead(found);
+  const stated = isUntied ? { ...parsed, tieWordEmbeddings: false } : parsed;
   const specs = parameterSpecs(stated);
   refuseContradictions(directory, stated, specs, found);
   const quantization = scheme &&
@@ -115,6 +126,7 @@ export async function openCheckpoint(
     configJson,
     tensors,
     extraTensors,
+    isUntied,
     ...(quantization ? { quantization } : {}),
   };
   return options.adapter === undefined ? checkpoint : addAdapter(checkpoint, options.adapter);
@@ -123,11 +135,21 @@ export async function openCheckpoint(
 /** Tensors of a model for text and images that its text model has no use for. */
 const OTHER_PARTS = /^(model\.visual|mtp)\./;
 
-/** Says that a model's other parts are not read, if it has any. */
-export function skippedParts({ extraTensors }: Checkpoint): string | undefined {
+/** Says what of a checkpoint is not read, and where its tensors contradict `config.json`. */
+export function tellReading(
+  { extraTensors, isUntied, directory }: Checkpoint,
+  tell: { note(text: string): void; warn(text: string): void },
+): void {
   const count = extraTensors.filter((name) => OTHER_PARTS.test(name)).length;
-  if (count === 0) return undefined;
-  return `the text model is read; ${count} tensors for images and multi-token prediction are not`;
+  if (count > 0) {
+    tell.note(
+      `the text model is read; ${count} tensors for images and multi-token prediction are not`,
+    );
+  }
+  if (!isUntied) return;
+  tell.warn(
+    `"${directory}" has a ${HEAD} that differs from ${EMBEDDING}, though config.json ties them: both are used`,
+  );
 }
 
 async function requireFolder(directory: string): Promise<void> {
@@ -173,7 +195,7 @@ function refuseContradictions(
       { hints: ["check model_type, num_hidden_layers and parscale_n in config.json"] },
     );
   }
-  const hasHead = found.has("lm_head.weight") || found.has("lm_head.codes");
+  const hasHead = found.has(HEAD) || found.has("lm_head.codes");
   if (!config.tieWordEmbeddings && !hasHead && found.size > 0) {
     throw new DataError(
       `"${directory}" has no tensor lm_head.weight, and tie_word_embeddings is false`,

@@ -19,6 +19,9 @@ export { elementCount };
 /** The embedding table, which is the output matrix too where the two are tied. */
 export const EMBEDDING = "model.embed_tokens.weight";
 
+/** The output matrix of a model where the two are not tied. */
+export const HEAD = "lm_head.weight";
+
 /** One tensor of a checkpoint. */
 export interface ParameterSpec {
   /** Name in the checkpoint, for example `model.layers.0.self_attn.q_proj.weight`. */
@@ -76,7 +79,7 @@ export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
     introduced("model.aggregate_layer.2.weight", P, C);
     introduced("model.aggregate_layer.2.bias", P);
   }
-  if (!config.tieWordEmbeddings) backbone("lm_head.weight", V, C);
+  if (!config.tieWordEmbeddings) backbone(HEAD, V, C);
   return specs;
 }
 
@@ -160,7 +163,7 @@ export function countParameters(config: ModelConfig): ParameterCounts {
     const count = elementCount(spec.shape);
     total += count;
     if (spec.introduced) introduced += count;
-    if (spec.name === EMBEDDING || spec.name === "lm_head.weight") {
+    if (spec.name === EMBEDDING || spec.name === HEAD) {
       embedding += count;
     }
   }

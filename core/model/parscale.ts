@@ -21,7 +21,7 @@ import { linear } from "../ops/linear.ts";
 import { repeatStreams } from "../ops/repeat_streams.ts";
 import { type RopeTables, ropeTables } from "../ops/rope.ts";
 import { isDeltaNet, type ModelConfig } from "./config.ts";
-import { parameterSpecs } from "./parameters.ts";
+import { EMBEDDING, HEAD, parameterSpecs } from "./parameters.ts";
 import { ropeFrequencies } from "./rope_frequencies.ts";
 import { type BlockContext, norm } from "./block_context.ts";
 import { block } from "./qwen.ts";
@@ -104,7 +104,7 @@ export function mixAndProject(
     : { mixed: normed.reshape([N, C]), weights: undefined };
   trace("mixed", mixed);
   const tied = config.tieWordEmbeddings;
-  const matrix = parameter(tied ? "model.embed_tokens.weight" : "lm_head.weight");
+  const matrix = parameter(tied ? EMBEDDING : HEAD);
   return { logits: linear({ x: mixed, weight: matrix }), weights };
 }
 

@@ -42,23 +42,20 @@ export async function completeByBeams(
   const shouldStop = tokenizer && stops.length > 0 ? endsAt(tokenizer, stops) : undefined;
   const ends = shouldStop ? { ...options, shouldStop } : options;
   const results = await beamSearch(engine, tokens, ends, prefixes);
-  return results.map(({ tokens, score, reason: finishReason }) => {
-    const text = tokenizer ? decodeCompletion(tokenizer, tokens, finishReason) : null;
-    return { text: text && cutAtFirst(text, stops), tokens, finishReason, score };
-  });
+  return results.map(({ tokens, score, reason: finishReason }) => ({
+    text: tokenizer ? decodeCompletion(tokenizer, tokens, finishReason, stops) : null,
+    tokens,
+    finishReason,
+    score,
+  }));
 }
 
-/** Returns whether new tokens spell a stop string at their end, which may have begun a few tokens before. */
+/** Returns whether new tokens, special ones too, spell a stop string with the last of them. */
 function endsAt(tokenizer: Tokenizer, stops: readonly string[]) {
-  const lengths = stops.map((stop) => tokenizer.encode(stop, { frame: false }).length);
-  const longest = Math.max(...lengths) + 2;
+  // A token has at least a byte, unless it is none of the vocabulary.
+  const longest = Math.max(...stops.map((stop) => new TextEncoder().encode(stop).length)) + 2;
   return (tokens: readonly number[]) => {
-    const text = tokenizer.decode(tokens.slice(-longest), { skipSpecial: true });
+    const text = tokenizer.decode(tokens.slice(-longest));
     return stops.some((stop) => text.includes(stop));
   };
-}
-
-function cutAtFirst(text: string, stops: readonly string[]): string {
-  const places = stops.map((stop) => text.indexOf(stop)).filter((place) => place >= 0);
-  return text.slice(0, Math.min(text.length, ...places));
 }

@@ -2,7 +2,7 @@
  * Finds the files of a model by its name: a folder, a run, or a name on the hub. Commands that compute
  * nothing need no more; `open.ts` loads the engine.
  */
-import { type Checkpoint, openCheckpoint, skippedParts } from "../checkpoint/open.ts";
+import { type Checkpoint, openCheckpoint, tellReading } from "../checkpoint/open.ts";
 import { type ModelPaths, resolveRuns } from "../checkpoint/run.ts";
 import type { DownloadEvents } from "../hub/blob.ts";
 import { resolveModel } from "../hub/model.ts";
@@ -68,7 +68,10 @@ export async function findCheckpoint(
   const paths = await findModel(model, options);
   const how = purpose === undefined ? { quantized: true } : { purpose };
   const checkpoint = await openCheckpoint(paths.model, { ...paths, ...how });
-  const note = skippedParts(checkpoint);
-  if (note) options.events?.onNotice?.(note);
+  const { events } = options;
+  tellReading(checkpoint, {
+    note: (text) => events?.onNotice?.(text),
+    warn: (text) => events?.onWarning?.(text),
+  });
   return checkpoint;
 }

@@ -62,7 +62,7 @@ export class CompletionStream {
 
   /** Without a tokenizer there is no text. */
   constructor(tokenizer: Tokenizer | undefined, stops: readonly string[] = []) {
-    this.#text = tokenizer && new TextStream(tokenizer.streamDecoder({ skipSpecial: true }), stops);
+    this.#text = tokenizer && textStreamOf(tokenizer, stops);
   }
 
   /** Text so far without stop strings and special tokens; null without a tokenizer. */
@@ -128,65 +128,101 @@ export async function* complete<T>(
   }
 }
 
-/** Text of a finished completion, stop strings included. */
+/** Text of a finished completion without its special tokens; ends before the first of `stops`. */
 export function decodeCompletion(
   tokenizer: Tokenizer,
   tokens: readonly number[],
   reason: FinishReason,
+  stops: readonly string[] = [],
 ): string {
   const said = reason === "eos" ? tokens.slice(0, -1) : tokens;
-  return tokenizer.decode(said, { skipSpecial: true });
+  if (stops.length === 0) return tokenizer.decode(said, { skipSpecial: true });
+  const stream = textStreamOf(tokenizer, stops);
+  said.some((token) => stream.push(token));
+  stream.finish();
+  return stream.text;
 }
 
-/** Text of one sequence under way. */
+/** Returns an empty text whose special tokens count for stop strings and are not shown. */
+export function textStreamOf(tokenizer: Tokenizer, stops: readonly string[] = []): TextStream {
+  const decoder = tokenizer.streamDecoder({ skipSpecial: true });
+  return new TextStream(decoder, stops, tokenizer.streamDecoder());
+}
+
+/**
+ * Text of one sequence under way. Stop strings are looked for in the text with its special tokens, as
+ * transformers and lm-evaluation-harness do; `text` has none of these.
+ */
 export class TextStream {
   /** Everything decoded so far, cut before a stop string once one is found. */
   text = "";
   readonly #stops: readonly string[];
   readonly #longest: number;
+  /** The text with special tokens, where there are stop strings. */
+  #spelled = "";
+  /** Lengths of both texts before each token. */
+  readonly #starts: { readonly spelled: number; readonly text: number }[] = [];
   #shown = 0;
   #stopped = false;
 
-  /** Empty stop strings are ignored. */
-  constructor(private readonly decoder: StreamDecoder, stops: readonly string[] = []) {
+  /** Empty stop strings are ignored. `speller` decodes special tokens, too. */
+  constructor(
+    private readonly decoder: StreamDecoder,
+    stops: readonly string[] = [],
+    private readonly speller?: StreamDecoder,
+  ) {
     this.#stops = stops.filter((stop) => stop !== "");
     this.#longest = Math.max(0, ...this.#stops.map(({ length }) => length));
   }
 
   /** Adds a token; true when the text now ends at a stop string. */
   push(token: number): boolean {
-    this.#append(this.decoder.push(token));
+    this.#append((decoder) => decoder.push(token));
     return this.#stopped;
   }
 
   /** Adds what the decoder held back; to be called once, after the last token. */
   finish(): void {
-    if (!this.#stopped) this.#append(this.decoder.flush());
+    if (!this.#stopped) this.#append((decoder) => decoder.flush());
     this.#stopped = true;
   }
 
-  /** Text that is certain and was not taken before. */
+  /** New text that later tokens cannot change. */
   take(): string {
-    const held = this.#stopped ? 0 : this.#heldBack();
-    const end = Math.max(this.#shown, this.text.length - held);
+    const certain = this.#stopped ? this.text.length : this.#lengthBefore(this.#heldBack());
+    const end = Math.max(this.#shown, certain);
     const fresh = this.text.slice(this.#shown, end);
     this.#shown = end;
     return fresh;
   }
 
-  #append(piece: string): void {
-    if (piece === "") return;
-    const from = Math.max(0, this.text.length - this.#longest + 1);
+  #append(decode: (decoder: StreamDecoder) => string): void {
+    const piece = decode(this.decoder);
+    if (this.#longest === 0) {
+      this.text += piece;
+      return;
+    }
+    const from = Math.max(0, this.#spelled.length - this.#longest + 1);
+    this.#starts.push({ spelled: this.#spelled.length, text: this.text.length });
+    this.#spelled += this.speller ? decode(this.speller) : piece;
     this.text += piece;
-    const found = this.#stops.map((stop) => this.text.indexOf(stop, from)).filter((at) => at >= 0);
+    const places = this.#stops.map((stop) => this.#spelled.indexOf(stop, from));
+    const found = places.filter((at) => at >= 0);
     if (found.length === 0) return;
-    this.text = this.text.slice(0, Math.min(...found));
+    this.text = this.text.slice(0, this.#lengthBefore(Math.min(...found)));
     this.#stopped = true;
   }
 
-  /** Length of the longest end of the text that begins a stop string. */
+  /** Length of the text without special tokens before a place in the one with them. */
+  #lengthBefore(at: number): number {
+    const token = this.#starts.findLast(({ spelled }) => spelled <= at);
+    return token ? Math.min(this.text.length, token.text + at - token.spelled) : this.text.length;
+  }
+
+  /** Where the longest end of the text begins that may become a stop string. */
   #heldBack(): number {
-    return Math.max(0, ...this.#stops.map((stop) => lengthBegun(this.text, stop)));
+    const lengths = this.#stops.map((stop) => lengthBegun(this.#spelled, stop));
+    return this.#spelled.length - Math.max(0, ...lengths);
   }
 }
 

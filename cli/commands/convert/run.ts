@@ -1,7 +1,7 @@
 /** Carries out `parscale convert`. */
 import { convert } from "../../../core/convert/convert.ts";
 import { isOfficial } from "../../../core/checkpoint/config.ts";
-import { skippedParts } from "../../../core/checkpoint/open.ts";
+import { tellReading } from "../../../core/checkpoint/open.ts";
 import { type ConversionPlan, isPlainCopy, withValues } from "../../../core/convert/plan.ts";
 import { quantizeCheckpoint } from "../../../core/convert/quantize.ts";
 import { hasStreamWeights, isParScale } from "../../../core/model/config.ts";
@@ -35,8 +35,7 @@ export async function run(plan: ConvertPlan, io: Io, invocation: Invocation): Pr
     : await quantizeCheckpoint(work, options);
   const config = work.kind === "convert" ? work.config : work.source.config;
   // A start from text opens the model, which says the same.
-  const skipped = plan.start === undefined ? skippedParts(work.source) : undefined;
-  if (skipped) io.note(skipped);
+  if (plan.start === undefined) tellReading(work.source, io);
   if (work.kind === "convert") noteLimits(work, plan, io);
   if (verify && work.kind === "convert" && work.folds) {
     io.warn("nothing was verified: the backbone written is not that of the source");

@@ -20,7 +20,7 @@ import {
   tokenizePart,
 } from "../../../core/data/training_data.ts";
 import type { Device } from "../../../core/runtime/mod.ts";
-import { skippedParts } from "../../../core/checkpoint/open.ts";
+import { tellReading } from "../../../core/checkpoint/open.ts";
 import { hasTokenizer } from "../../../core/checkpoint/model_files.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
 import { isParScale } from "../../../core/model/config.ts";
@@ -143,8 +143,7 @@ async function openSource({ model: choices, saved }: TrainPlan, io: Io): Promise
  * in more bits a weight.
  */
 function noteSize({ params, config, checkpoint }: ModelSource, io: Io): void {
-  const skipped = checkpoint && skippedParts(checkpoint);
-  if (skipped) io.note(skipped);
+  if (checkpoint) tellReading(checkpoint, io);
   if (params === "introduced" || !checkpoint || !checkpoint.files.isGguf) return;
   const count = parameterSpecs(config).reduce((sum, { shape }) => sum + elementCount(shape), 0);
   const size = bytesText(count * ELEMENT_BYTES[config.dtype]);

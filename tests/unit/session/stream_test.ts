@@ -1,6 +1,6 @@
 /** Stop strings and incomplete characters while text is being produced. */
 import { assert, assertEquals } from "@std/assert";
-import { CompletionStream, TextStream } from "../../../core/session/stream.ts";
+import { CompletionStream, decodeCompletion, TextStream } from "../../../core/session/stream.ts";
 import { openTokenizer, type StreamDecoder } from "../../../core/tokenizer/tokenizer.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { FIXTURE } from "../tokenizer/testing.ts";
@@ -104,4 +104,31 @@ Deno.test("a completion stream gives text with the event of its token, and null 
   assertEquals(stream.take({ kind: "done", index: 0, reason: "length" }).finishReason, "length");
   assertEquals(stream.text, tokenizer.decode([first, second]));
   assertEquals(new CompletionStream(undefined).text, null);
+});
+
+Deno.test("a stop string may be a special token, which is not part of the text", async () => {
+  const tokenizer = await openTokenizer(FIXTURE);
+  const end = "<|im_end|>", text = ` #### 72${end}\nSo 99`;
+  const cases: [stop: string, shown: string, tokensUntil: string | undefined][] = [
+    // transformers 5.24, StopStringCriteria, and lm_eval 0.4.13 stop at the same tokens.
+    [end, " #### 72", ` #### 72${end}`],
+    [`${end}\nSo`, " #### 72", ` #### 72${end}\nSo`],
+    [`2${end}`, " #### 7", ` #### 72${end}`],
+    ["im_end", " #### 72", ` #### 72${end}`],
+    ["9", " #### 72\nSo ", text],
+    ["2\nSo", " #### 72\nSo 99", undefined],
+  ];
+  for (const [stop, shown, until] of cases) {
+    const stream = new CompletionStream(tokenizer, ["</s>", stop]);
+    const tokens = tokenizer.encode(text, { frame: false });
+    const at = tokens.findIndex((token) => stream.shouldStop(token));
+    const expected = until === undefined
+      ? -1
+      : tokenizer.encode(until, { frame: false }).length - 1;
+    assertEquals(tokenizer.decode(tokens.slice(0, at + 1)).startsWith(until ?? ""), true, stop);
+    assert(stop === "9" || at === expected, stop);
+    stream.take({ kind: "done", index: 0, reason: at < 0 ? "length" : "stop" } as never);
+    assertEquals(stream.text, shown, stop);
+    assertEquals(decodeCompletion(tokenizer, tokens, "stop", ["</s>", stop]), shown);
+  }
 });
