@@ -2,8 +2,7 @@
  * Opens a checkpoint folder: checks everything that can be checked without reading weights.
  *
  * A checkpoint is the config and, for every parameter it calls for, the place of its bytes. Element
- * types come from the tensors, not from `torch_dtype`, which is often wrong; end tokens come from
- * `generation_config.json` first, as in transformers.
+ * types come from the tensors, not from `torch_dtype`, which is often wrong.
  */
 import { DataError } from "../base/errors.ts";
 import type { ModelConfig, WeightType } from "../model/config.ts";
@@ -14,11 +13,12 @@ import {
   type ParameterSpec,
   parameterSpecs,
 } from "../model/parameters.ts";
-import { parseBackboneHash, parseConfig, parseTokenIds } from "./config.ts";
+import { parseBackboneHash, parseConfig } from "./config.ts";
 import { type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { weightType } from "../base/dtype.ts";
 import { formatOf, type StoredWeight } from "../quant/stored.ts";
 import type { QuantizedFormat } from "../quant/codes.ts";
+import { findEndTokens } from "./end_tokens.ts";
 import { hasOwnHead } from "./tied_head.ts";
 import { filesOf, isGguf, withJson } from "./model_files.ts";
 import { ADAPTER_FILE, CONFIG_FILE, type ModelFiles } from "../base/companions.ts";
@@ -108,20 +108,18 @@ export async function openCheckpoint(
   const isStored = ({ name }: ParameterSpec) =>
     name === EMBEDDING || !quantization?.matrices.has(name);
   const tensors = matchTensors(directory, specs.filter(isStored), found);
-  const endTokens = gguf
-    ? parseEndTokens(gguf.endTokens, directory)
-    : await readEndTokens(directory);
+  const files = gguf ? withJson(gguf.files) : filesOf(directory);
   const config: ModelConfig = {
     ...stated,
     dtype: tensors.get(EMBEDDING)!.dtype,
-    eosTokenIds: endTokens ?? stated.eosTokenIds,
+    eosTokenIds: await findEndTokens(files, stated.eosTokenIds),
   };
   const extraTensors = [...found.keys()].filter((name) =>
     !tensors.has(name) && !quantization?.names.has(name)
   );
   const checkpoint: Checkpoint = {
     directory,
-    files: gguf ? withJson(gguf.files) : filesOf(directory),
+    files,
     config,
     configJson,
     tensors,
@@ -243,17 +241,6 @@ function matchTensors(
     tensors.set(name, { name, dtype, shape, ...place });
   }
   return tensors;
-}
-
-async function readEndTokens(directory: string): Promise<number[] | undefined> {
-  const path = `${directory}/generation_config.json`;
-  if (!await statIfExists(path)) return undefined;
-  const { eos_token_id: ids } = await readJsonObject(path);
-  return parseEndTokens(ids, path);
-}
-
-function parseEndTokens(ids: unknown, path: string): number[] | undefined {
-  return ids === undefined || ids === null ? undefined : parseTokenIds(ids, "eos_token_id", path);
 }
 
 /** A matrix of a quantized folder as devices take it. */

@@ -8,12 +8,12 @@ import { type FoundTensor, listSome } from "../weight_files.ts";
 import { type GgufHead, readGgufHead } from "./head.ts";
 import { configOf, tensorsOf } from "./model.ts";
 import {
-  endTokenOf,
   generationConfig,
   hasTokenizer,
   tokenizerConfig,
   tokenizerJson,
   tokenizerLists,
+  tokenOf,
 } from "./tokenizer.ts";
 
 /** Identifier of the licence, as the front matter of a model card has it. */
@@ -28,8 +28,6 @@ const FILE_TYPES: readonly (string | undefined)[] =
 export interface GgufModel {
   /** Fields of `config.json`. */
   readonly configJson: JsonObject;
-  /** Of `generation_config.json`; undefined where the file has no tokenizer. */
-  readonly endTokens: unknown;
   readonly found: ReadonlyMap<string, FoundTensor>;
   readonly files: Omit<ModelFiles, "json">;
 }
@@ -39,11 +37,9 @@ export function openGguf(path: string, first: GgufHead = readGgufHead(path)): Gg
   const head = withShards(path, first);
   const config = configOf(head), found = tensorsOf(head, config);
   const { metadata } = head;
-  const { bos_token_id, eos_token_id: endTokens } = hasTokenizer(metadata)
-    ? generationConfig(metadata)
-    : {};
-  const configJson = { ...config, bos_token_id, eos_token_id: endTokenOf(metadata) };
-  return { configJson, endTokens, found, files: ggufFiles(path, first, () => configJson) };
+  const bos_token_id = hasTokenizer(metadata) ? tokenOf(metadata, "bos") : undefined;
+  const configJson = { ...config, bos_token_id, eos_token_id: tokenOf(metadata, "eos") };
+  return { configJson, found, files: ggufFiles(path, first, () => configJson) };
 }
 
 /** The files that a folder would have beside its weights. */

@@ -241,14 +241,14 @@ export function tokenizerConfig(metadata: Metadata): JsonObject {
   };
 }
 
-/** The one end token that the file names, which is that of `config.json`. */
-export function endTokenOf(metadata: Metadata): number | undefined {
-  return metadata.optionalInteger(`${KEY}.eos_token_id`);
+/** Id of the token with a role, such as `eos`, where the file names one. */
+export function tokenOf(metadata: Metadata, role: string): number | undefined {
+  return metadata.optionalInteger(`${KEY}.${role}_token_id`);
 }
 
 /** `generation_config.json` of the file: every token at which llama.cpp ends a generation. */
 export function generationConfig(metadata: Metadata): JsonObject {
-  const id = (key: string) => metadata.optionalInteger(`${KEY}.${key}_token_id`);
+  const id = (role: string) => tokenOf(metadata, role);
   const ends = new Set(END_TOKENS);
   const longest = Math.max(...END_TOKENS.map(({ length }) => length));
   const types = metadata.numbers(`${KEY}.token_type`);
@@ -259,7 +259,7 @@ export function generationConfig(metadata: Metadata): JsonObject {
     const token = tokens.at(id);
     if (token.length <= longest && ends.has(new TextDecoder().decode(token))) found.push(id);
   }
-  const stops = [endTokenOf(metadata), id("eot"), ...found].filter((id) => id !== undefined);
+  const stops = [id("eos"), id("eot"), ...found].filter((id) => id !== undefined);
   const others = { bos_token_id: id("bos"), pad_token_id: id("padding") };
   return { ...others, eos_token_id: [...new Set(stops)] };
 }

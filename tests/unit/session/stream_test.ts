@@ -115,7 +115,7 @@ Deno.test("a stop string may be a special token, which is not part of the text",
     [`${end}\nSo`, " #### 72", ` #### 72${end}\nSo`],
     [`2${end}`, " #### 7", ` #### 72${end}`],
     ["im_end", " #### 72", ` #### 72${end}`],
-    ["9", " #### 72\nSo ", text],
+    ["So 9", " #### 72\n", ` #### 72${end}\nSo 9`],
     ["2\nSo", " #### 72\nSo 99", undefined],
   ];
   for (const [stop, shown, until] of cases) {
@@ -125,8 +125,7 @@ Deno.test("a stop string may be a special token, which is not part of the text",
     const expected = until === undefined
       ? -1
       : tokenizer.encode(until, { frame: false }).length - 1;
-    assertEquals(tokenizer.decode(tokens.slice(0, at + 1)).startsWith(until ?? ""), true, stop);
-    assert(stop === "9" || at === expected, stop);
+    assertEquals(at, expected, stop);
     stream.take({ kind: "done", index: 0, reason: at < 0 ? "length" : "stop" } as never);
     assertEquals(stream.text, shown, stop);
     assertEquals(decodeCompletion(tokenizer, tokens, "stop", ["</s>", stop]), shown);
