@@ -7,6 +7,7 @@
  */
 import { DataError, ParscaleError } from "../base/errors.ts";
 import { encodePair, startTokenOf } from "../tokenizer/pair.ts";
+import { contentText } from "../tokenizer/content.ts";
 import { type ChatMessage, renderChat, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type Document, IGNORED_LABEL } from "./document.ts";
 
@@ -136,7 +137,7 @@ function appendAnswer(
 ): void {
   const isSpecial = (id: number) => tokenizer.decode([id], { skipSpecial: true }) === "";
   // Templates trim; an answer they rewrite altogether is not found and counts as empty.
-  const said = typeof content === "string" ? content.trim() : "";
+  const said = contentText(content).trim();
   const at = text.indexOf(said), head = at < 0 ? "" : text.slice(0, at + said.length);
   // Special tokens are found before all else, so the head has as many alone as in the whole.
   let inside = head.includes("<") ? tokenizer.encode(head, UNFRAMED).filter(isSpecial).length : 0;

@@ -7,6 +7,7 @@
 import type { SamplingOptions } from "../base/sampling.ts";
 import { isObject, show } from "../base/files.ts";
 import { type ChatMessage, type ChatOptions, renderChat } from "../tokenizer/chat.ts";
+import { textParts } from "../tokenizer/content.ts";
 import type { TokenizerInfo } from "../tokenizer/types.ts";
 import { ApiError, badField } from "./errors.ts";
 import { Fields } from "./fields.ts";
@@ -267,21 +268,15 @@ function readMessages(value: unknown): ChatMessage[] {
     if (!isObject(message) || typeof message.role !== "string") {
       throw badField(at, `\`${at}\` needs a role and content`);
     }
-    const content = readContent(message.content, at);
-    const read = { ...message, role: message.role, content };
+    const { role, content } = message, isAbsent = (content ?? null) === null;
+    if (!isAbsent && !textParts(content)) {
+      throw badField(at, `\`${at}.content\` has a part that is not text`);
+    }
+    // An answer that only calls tools has none.
+    const read = { ...message, role, ...(isAbsent && role !== "assistant" && { content: "" }) };
     requireCalls(read, at);
     return read;
   });
-}
-
-function readContent(content: unknown, at: string): string {
-  if (content === undefined || content === null) return "";
-  if (typeof content === "string") return content;
-  const parts = Array.isArray(content) ? content : [content];
-  return parts.map((part) => {
-    if (isObject(part) && part.type === "text" && typeof part.text === "string") return part.text;
-    throw new ApiError(400, `\`${at}.content\` has a part that is not text`, { param: at });
-  }).join("");
 }
 
 /** Rendering of messages as a prompt, by the fields that vLLM and transformers have for it. */

@@ -7,6 +7,7 @@ import { mergeExact, parseExactJson } from "../base/exact_json.ts";
 import { isObject, jsonValue, show } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import { rstrip } from "../base/rstrip.ts";
+import { contentText, type TextPart, textParts, withReadContent } from "./content.ts";
 import type { Tokenizer, TokenizerInfo } from "./types.ts";
 
 /**
@@ -81,8 +82,10 @@ export async function renderChat(
   }
   const given = mergeExact(tokenizer.templateVariables, options.variables);
   requireVariables(given, [template, chatTemplate, toolTemplate ?? ""], directory);
-  const read = messages.map((message) => toTemplateMessage(message, template));
   const { renderTemplate } = await import("./template_renderer.ts");
+  const read = messages.map((message) =>
+    withReadContent(toTemplateMessage(message, template), template, renderTemplate)
+  );
   const variables = mergeExact(namedTokens, given, {
     messages: continueFinalMessage ? withTag(read) : read,
     tools: tools ?? null,
@@ -114,7 +117,7 @@ export async function renderPrompt(
 ): Promise<string> {
   const last = messages.at(-1);
   if (last?.role !== "assistant") return await renderChat(tokenizer, messages);
-  const marked = messages.with(-1, { ...last, content: `${last.content ?? ""}${CUT}` });
+  const marked = messages.with(-1, { ...last, content: contentText(last.content) + CUT });
   const text = await renderChat(tokenizer, marked, { addGenerationPrompt: false });
   const end = text.indexOf(CUT);
   if (end >= 0) return text.slice(0, end);
@@ -166,9 +169,13 @@ function withReasoning(message: ChatMessage): ChatMessage {
   return { thinking: thoughts, ...message, reasoning_content: thoughts };
 }
 
-/** Calls of an earlier answer: arguments are objects, not texts of JSON. */
+/**
+ * Calls of an earlier answer: arguments are objects, not texts of JSON. Clients send back null or an empty
+ * list for no calls, and templates ask whether the key is there.
+ */
 function withArguments(message: ChatMessage): ChatMessage {
-  const { tool_calls: calls } = message;
+  const { tool_calls: calls, ...others } = message;
+  if (calls === null || Array.isArray(calls) && calls.length === 0) return others as ChatMessage;
   if (!Array.isArray(calls)) return message;
   const read = calls.map((call) => {
     const body = isObject(call) && isObject(call.function) ? call.function : undefined;
@@ -187,22 +194,13 @@ const TAG = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 function withTag(messages: readonly ChatMessage[]): ChatMessage[] {
   const last = messages.at(-1)!, { content } = last;
-  const at = Array.isArray(content) ? content.findLastIndex(isTextPart) : -1;
-  if (typeof content !== "string" && at < 0) {
+  const parts = Array.isArray(content) ? content as TextPart[] : [];
+  const end = parts.at(-1);
+  if (typeof content !== "string" && !end) {
     throw new DataError("the last message has no text that can be continued");
   }
-  const tagged = typeof content === "string"
-    ? content + TAG
-    : content!.map((part, i) => i === at ? { ...part as object, text: textOf(part) + TAG } : part);
+  const tagged = end ? parts.with(-1, { ...end, text: end.text + TAG }) : content + TAG;
   return [...messages.slice(0, -1), { ...last, content: tagged }];
-}
-
-function isTextPart(part: unknown): boolean {
-  return isObject(part) && typeof part.text === "string";
-}
-
-function textOf(part: unknown): string {
-  return String((part as { text: unknown }).text);
 }
 
 function beforeTag(text: string): string {
@@ -222,9 +220,9 @@ function requireMessages(messages: unknown): void {
   messages.forEach((message, index) => {
     const role = isObject(message) ? message.role : undefined;
     const content = isObject(message) ? message.content ?? "" : undefined;
-    if (typeof role === "string" && (typeof content === "string" || Array.isArray(content))) return;
+    if (typeof role === "string" && textParts(content)) return;
     throw new DataError(
-      `message ${index + 1} must have role and content as text: ${show(message)}`,
+      `message ${index + 1} must have a role, and content that is text: ${show(message)}`,
       { hints: ['a message is {"role": "user", "content": "Hello"}'] },
     );
   });

@@ -131,3 +131,58 @@ Deno.test("no template, malformed messages and a refusing template are bad data"
   }
   assertEquals((await openTokenizer(FIXTURE)).namedTokens.eos_token, "<|endoftext|>");
 });
+
+Deno.test("contents have the form that the template reads", async () => {
+  const loop = "{% for m in messages %}{% for part in m.content %}({{ part.text }}){% endfor %}" +
+    "{% endfor %}";
+  const both = "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}" +
+    "{% for part in m['content'] %}({{ part['text'] }}){% endfor %}{% endif %}{% endfor %}";
+  const first = "{% for m in messages %}<{{ m.content[0].text }}>{% endfor %}";
+  const text = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  const json = "{% for m in messages %}{{ m.content | tojson }}{% endfor %}";
+  const strict = "{% for m in messages %}{% if m.content is not string %}" +
+    "{{ raise_exception('text') }}{% endif %}{{ m.content }}{% endfor %}";
+  const user = "{% for m in messages %}{% if m.role == 'user' %}{% for p in m.content %}" +
+    "({{ p.text }}){% endfor %}{% else %}{{ m.content + eos_token }}{% endif %}{% endfor %}";
+  const parts = (...texts: string[]) => texts.map((text) => ({ type: "text", text }));
+  const two = parts("Say", "yes");
+  const cases: [template: string, role: string, content: unknown, right: string][] = [
+    [text, "user", two, "Say\nyes"],
+    [strict, "user", two, "Say\nyes"],
+    [json, "user", two, '"Say\\nyes"'],
+    [loop, "user", two, "(Say)(yes)"],
+    [loop, "user", "Say", "(Say)"],
+    [both, "user", two, "(Say)(yes)"],
+    [both, "user", "Say", "Say"],
+    [first, "user", parts("Say"), "<Say>"],
+    [first, "user", two, "<Say\nyes>"],
+    [first, "user", "Say", "<Say>"],
+    [user, "user", two, "(Say)(yes)"],
+    [user, "assistant", two, "Say\nyes"],
+    [user, "assistant", "Say", "Say"],
+    [text, "user", ["Say", { type: "input_text", text: "yes" }], "Say\nyes"],
+    [loop, "user", ["Say", { type: "output_text", text: "yes" }], "(Say)(yes)"],
+    [text, "user", [], ""],
+    [text, "assistant", null, "None"],
+  ];
+  for (const [chat_template, role, content, right] of cases) {
+    const config = { "tokenizer_config.json": { chat_template, eos_token: "" } };
+    const messages = [{ role, content }] as ChatMessage[];
+    const rendering = { addGenerationPrompt: false };
+    assertEquals(await renderChat(await open(config), messages, rendering), right, chat_template);
+  }
+  const image = [{ role: "user", content: [{ type: "image_url", image_url: {} }] }];
+  const { message } = await userError(async () =>
+    renderChat(await open({ "tokenizer_config.json": { chat_template: text } }), image)
+  );
+  assertStringIncludes(message, "message 1 must have a role, and content that is text");
+});
+
+Deno.test("no calls are no calls, as null and as an empty list", async () => {
+  const chat_template = "{% for m in messages %}{{ 'tool_calls' in m }}{% endfor %}";
+  const tokenizer = await open({ "tokenizer_config.json": { chat_template } });
+  for (const tool_calls of [null, []]) {
+    const text = await renderChat(tokenizer, [{ role: "assistant", content: "Hi", tool_calls }]);
+    assertEquals(text, "False");
+  }
+});
