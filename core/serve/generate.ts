@@ -66,7 +66,8 @@ export async function answer(
       Array.from({ length: request.n }, (_, sample) => {
         const index = p * request.n + sample;
         const constraint = constraints[index];
-        const parser = format && new ToolCallParser(format, toolNames);
+        const facts = { prompt: prompt.text, isParallel: request.tools?.isParallel };
+        const parser = format && new ToolCallParser(format, toolNames, facts);
         return new Choice(model, request, prompt, { index, seed, constraint, parser });
       })
     );

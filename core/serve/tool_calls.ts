@@ -35,12 +35,31 @@ const FIELDS = ["name", "arguments", "parameters", "type"];
 /** Code block around a call, as Qwen2.5-Coder writes it in place of its marks; its start may be cut. */
 const BLOCK = /^\s*```(?:json)?\s*(?=\{)/, BLOCK_START = /^\s*(?:`{1,2}|```j?s?o?n?\s*)$/;
 
+/** Marks of a thought, in which nothing is called. */
+const THOUGHT = "<think>", THOUGHT_END = "</think>";
+
+/** What may follow the mark of a call; after anything else the mark is a mention in a text. */
+const CALL_START = /^\s*(\{\s*(["}]|$)|$)/, CUT_START = /^\s*(\{\s*)?$/;
+
+/** Facts about an answer. */
+export interface ToolCallOptions {
+  /** The prompt, which may end inside a thought. */
+  readonly prompt?: string;
+  /** False if calls after the first are dropped. */
+  readonly isParallel?: boolean;
+}
+
 export class ToolCallParser {
   /** Calls so far. */
   count = 0;
   /** Text that is not decided yet. */
   #held = "";
-  #reads: "text" | "call" | "bare call" = "text";
+  #reads: "text" | "thought" | "call" | "bare call" = "text";
+  /** Text of the present line that was passed on. */
+  #line = "";
+  /** Blanks before the call under way, which are text if it turns out to be none. */
+  #blanks = "";
+  readonly #isParallel: boolean;
   /** True once no more text comes. */
   #isOver = false;
   /** The arguments of the call under way, once its name is known. */
@@ -50,7 +69,14 @@ export class ToolCallParser {
   #calls: ToolCallDelta[] = [];
 
   /** `names` are those of the tools that were offered. */
-  constructor(private readonly format: ToolFormat, private readonly names: ReadonlySet<string>) {}
+  constructor(
+    private readonly format: ToolFormat,
+    private readonly names: ReadonlySet<string>,
+    { prompt = "", isParallel = true }: ToolCallOptions = {},
+  ) {
+    this.#isParallel = isParallel;
+    if (prompt.trimEnd().endsWith(THOUGHT)) this.#reads = "thought";
+  }
 
   /** Takes text; returns what is certain by it. */
   push(text: string): ParsedText {
@@ -64,14 +90,17 @@ export class ToolCallParser {
     this.#isOver = true;
     while (this.#readSome());
     const held = this.#held;
-    if (this.#reads !== "call") this.#text += held;
-    else if (!this.#value && !this.#add(fieldsOf(held))) this.#text += this.format.trigger + held;
+    if (this.#reads !== "call") this.#emit(held);
+    else if (!this.#value && !this.#add(fieldsOf(held))) {
+      this.#emit(this.#blanks + this.format.trigger + held);
+    }
     this.#held = "";
     return this.#take();
   }
 
   #take(): ParsedText {
-    const parsed = { text: this.#text, calls: this.#calls };
+    const calls = this.#isParallel ? this.#calls : this.#calls.filter(({ index }) => index === 0);
+    const parsed = { text: this.#text, calls };
     this.#hasText ||= this.#text !== "";
     this.#text = "";
     this.#calls = [];
@@ -81,6 +110,7 @@ export class ToolCallParser {
   /** Reads on; returns whether there may be more to read. */
   #readSome(): boolean {
     if (this.#reads === "text") return this.#readText();
+    if (this.#reads === "thought") return this.#readThought();
     return this.#reads === "call" ? this.#readCall() : this.#readBare();
   }
 
@@ -98,20 +128,52 @@ export class ToolCallParser {
         return true;
       }
     }
-    const at = isBareFormat ? -1 : this.#held.indexOf(trigger);
-    if (at < 0) {
-      this.#release(this.#held.length - (isBareFormat ? 0 : heldBack(this.#held, trigger)));
-      return false;
+    if (isBareFormat) return this.#release(this.#held.length);
+    const at = this.#held.indexOf(trigger), thought = this.#thoughtAt();
+    if (thought >= 0 && (at < 0 || thought < at)) {
+      this.#release(thought + THOUGHT.length);
+      this.#reads = "thought";
+      return true;
     }
-    this.#text += this.#held.slice(0, at).trimEnd();
-    this.#held = this.#held.slice(at + trigger.length);
+    if (at < 0) return this.#release(this.#held.length - heldBack(this.#held, trigger));
+    const before = this.#held.slice(0, at), behind = this.#held.slice(at + trigger.length);
+    if (!CALL_START.test(behind)) {
+      this.#release(at + trigger.length);
+      return true;
+    }
+    this.#release(before.trimEnd().length);
+    if (CUT_START.test(behind)) return false;
+    this.#blanks = before.slice(before.trimEnd().length);
+    this.#held = behind;
     this.#reads = "call";
     return true;
   }
 
-  #release(length: number): void {
-    this.#text += this.#held.slice(0, length);
+  /** Place of a thought's mark, which stands at the start of a line; -1 without one. */
+  #thoughtAt(): number {
+    const at = this.#held.indexOf(THOUGHT);
+    return at >= 0 && /(^|\n)[ \t]*$/.test(this.#line + this.#held.slice(0, at)) ? at : -1;
+  }
+
+  /** A thought up to its end. */
+  #readThought(): boolean {
+    const at = this.#held.indexOf(THOUGHT_END);
+    if (at < 0) return this.#release(this.#held.length - lengthBegun(this.#held, THOUGHT_END));
+    this.#release(at + THOUGHT_END.length);
+    this.#reads = "text";
+    return true;
+  }
+
+  /** Passes on the start of what is held back; there is no more to read. */
+  #release(length: number): false {
+    this.#emit(this.#held.slice(0, length));
     this.#held = this.#held.slice(length);
+    return false;
+  }
+
+  #emit(text: string): void {
+    this.#text += text;
+    this.#line = (this.#line + text).split("\n").at(-1)!;
   }
 
   /** A call between marks. */
@@ -141,7 +203,7 @@ export class ToolCallParser {
     const at = this.#held.indexOf(end, length);
     if (at < 0) return false;
     const raw = this.#held.slice(0, at);
-    if (!this.#add(fieldsOf(raw))) this.#text += trigger + raw + end;
+    if (!this.#add(fieldsOf(raw))) this.#emit(this.#blanks + trigger + raw + end);
     return this.#close(at);
   }
 
@@ -260,13 +322,14 @@ function fieldsOf(text: string): ReadonlyMap<string, string> | undefined {
 
 /** The arguments of a call as its model wrote them; text that holds their JSON stands for it. */
 function argumentsOf(fields: ReadonlyMap<string, string>): string {
-  const raw = fields.get("arguments") ?? fields.get("parameters") ?? "{}";
-  return raw.startsWith('"') ? JSON.parse(raw) : raw;
+  const raw = fields.get("arguments") ?? fields.get("parameters") ?? "null";
+  const text = raw.startsWith('"') ? JSON.parse(raw) : raw;
+  return ["", "null"].includes(text.trim()) ? "{}" : text;
 }
 
-/** Length of the end of a text that may belong to a call: blanks, and a prefix of its trigger. */
+/** Length of the end of a text that may belong to a call or a thought: blanks, and a prefix of its mark. */
 function heldBack(text: string, trigger: string): number {
-  const length = lengthBegun(text, trigger);
+  const length = Math.max(lengthBegun(text, trigger), lengthBegun(text, THOUGHT));
   const before = text.slice(0, text.length - length);
   return length + before.length - before.trimEnd().length;
 }

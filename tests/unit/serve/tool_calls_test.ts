@@ -1,13 +1,18 @@
 import { assertEquals } from "@std/assert";
-import { ToolCallParser } from "../../../core/serve/tool_calls.ts";
+import { type ToolCallOptions, ToolCallParser } from "../../../core/serve/tool_calls.ts";
 import { toolFormatOf } from "../../../core/serve/tools.ts";
 
 const HERMES = toolFormatOf("{{ tools }} <tool_call>")!;
 const LLAMA3 = toolFormatOf('{{ tools }} {"name": …, "parameters": …}')!;
 
 /** Text and calls, as a name and arguments, of an answer that arrives in pieces of a size. */
-function parse(format: typeof HERMES, answer: string, size: number) {
-  const parser = new ToolCallParser(format, new Set(["f", "g", "w"]));
+function parse(
+  format: typeof HERMES,
+  answer: string,
+  size: number,
+  options: ToolCallOptions = {},
+) {
+  const parser = new ToolCallParser(format, new Set(["f", "g", "w"]), options);
   const pieces = answer.match(new RegExp(`[^]{1,${size}}`, "g")) ?? [];
   const parts = [...pieces.map((piece) => parser.push(piece)), parser.end()];
   const calls: string[] = [];
@@ -87,6 +92,54 @@ const CASES: Readonly<Record<string, [typeof HERMES, answer: string, string, ...
     call('{"name": "f"'),
     'f {"a": 1}',
   ],
+  "a mark that is mentioned before a call": [
+    HERMES,
+    `The tag is \`<tool_call>\` here.\n${call(ONE)}`,
+    "The tag is `<tool_call>` here.",
+    'f {"a": 1}',
+  ],
+  "both marks mentioned": [
+    HERMES,
+    "Use <tool_call> and </tool_call> around it.",
+    "Use <tool_call> and </tool_call> around it.",
+  ],
+  "a bracket behind a mark, then a call": [
+    HERMES,
+    `As <tool_call>{name}</tool_call>:\n${call(ONE)}`,
+    "As <tool_call>{name}</tool_call>:",
+    'f {"a": 1}',
+  ],
+  "blanks around a mention": [HERMES, "a <tool_call> b", "a <tool_call> b"],
+  "blanks before what is no call": [HERMES, `a \n${call("x")} b`, `a \n${call("x")} b`],
+  "blanks before JSON that is no call": [
+    HERMES,
+    `a \n${call('{"b": 1}')}`,
+    `a \n${call('{"b": 1}')}`,
+  ],
+  "a mention at the end": [HERMES, "a <tool_call>", "a <tool_call>"],
+  "a bracket at the end": [HERMES, "a <tool_call>\n{", "a <tool_call>\n{"],
+  "no call between two": [
+    HERMES,
+    `${call(ONE)}\n${call("not json")}\n${call(BARE)}`,
+    `\n${call("not json")}`,
+    'f {"a": 1}',
+    "g {}",
+  ],
+  "a call in a thought": [
+    HERMES,
+    `<think>\nI could write ${call(BARE)} now.\n</think>\n\n${call(ONE)}`,
+    `<think>\nI could write ${call(BARE)} now.\n</think>`,
+    'f {"a": 1}',
+  ],
+  "a thought that does not end": [HERMES, `<think>${call(BARE)}`, `<think>${call(BARE)}`],
+  "the mark of a thought in a text": [
+    HERMES,
+    `It writes <think> first. ${call(ONE)}`,
+    "It writes <think> first.",
+    'f {"a": 1}',
+  ],
+  "arguments null": [HERMES, call('{"name": "f", "arguments": null}'), "", "f {}"],
+  "parameters null": [LLAMA3, '{"name": "f", "parameters": null}', "", "f {}"],
   "arguments that are other text": [
     HERMES,
     call('{"name": "f", "arguments": "Paris \\"here\\""}'),
@@ -126,6 +179,26 @@ for (const { format, text, calls } of MEANT) {
     assertEquals(texts.every((each) => found.includes(`w ${each}`)), true, "digits and blanks");
   });
 }
+
+Deno.test("a prompt that ends inside a thought begins the answer there", () => {
+  const answer = `I could ${call(BARE)}\n</think>\n\n${call(ONE)}`;
+  for (const size of [1, 3, 1000]) {
+    const [text, ...calls] = parse(HERMES, answer, size, { prompt: "<|assistant|>\n<think>\n" });
+    assertEquals([text, calls], [`I could ${call(BARE)}\n</think>`, ['f {"a": 1}']]);
+    const [, ...both] = parse(HERMES, answer, size, { prompt: "<think>\n\n</think>\n\n" });
+    assertEquals(both, ["g {}", 'f {"a": 1}']);
+  }
+});
+
+Deno.test("without parallel calls the first is the only one", () => {
+  for (const size of [1, 3, 1000]) {
+    const isParallel = false;
+    assertEquals(parse(HERMES, `${call(ONE)}\n${call(BARE)}`, size, { isParallel }).slice(1), [
+      'f {"a": 1}',
+    ]);
+    assertEquals(parse(LLAMA3, SEVERAL, size, { isParallel }), ["", "f {}"]);
+  }
+});
 
 Deno.test("a template tells how its model calls tools", () => {
   assertEquals(toolFormatOf(undefined), undefined);
