@@ -53,7 +53,7 @@ export class Choice {
       sampling: request.sampling,
       random: new RandomStream(seed, index),
       eosTokenIds: request.ignoreEos ? [] : model.session.config.eosTokenIds,
-      shouldStop: this.#stream.shouldStop,
+      shouldStop: (token) => this.#stream.shouldStop(token) || request.stopTokenIds.includes(token),
       streamWeights: request.weights,
       promptLogprobs: scoresPrompt,
       ...(constraint ? { constraint } : {}),

@@ -47,6 +47,7 @@ export async function answer(
   }
   const promptModel = promptModelOf(any);
   requireIds("logit_bias", [...request.sampling.logitBias?.keys() ?? []], promptModel.vocabSize);
+  requireIds("stop_token_ids", request.stopTokenIds, promptModel.vocabSize);
   for (const prompt of prompts ?? []) requireFitting(prompt, promptModel, request);
   const count = request.kind === "chat" ? 1 : request.prompts.length;
   // The queue is counted before any text is encoded.

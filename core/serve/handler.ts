@@ -18,8 +18,6 @@ export interface HandlerOptions {
   readonly device: () => string;
   /** Answers `GET /`; undefined where there is no page. */
   readonly page: (() => Response) | undefined;
-  /** Told once per name of a field that is ignored. */
-  readonly onUnknownField: (field: string) => void;
   /** Told of errors that are not the client's. */
   readonly onError: (error: unknown) => void;
   /** Told of every request once its response is over. */
@@ -40,13 +38,6 @@ export function createHandler(
   options: HandlerOptions,
 ): (request: Request) => Promise<Response> {
   const { access, page, onError, stallMs = 60_000 } = options;
-  const unknown = new Set<string>();
-  const onUnknown = (field: string) => {
-    // A client that makes up names must not fill the memory.
-    if (unknown.has(field) || unknown.size >= 100) return;
-    unknown.add(field);
-    options.onUnknownField(field);
-  };
   const generate = (kind: "completion" | "chat"): Route => async (request, _, recorder) => {
     service.requireReady();
     using memory = new HeldBytes();
@@ -55,8 +46,8 @@ export function createHandler(
     const isLong = bytes.length >= LONG_BODY;
     if (isLong) service.requireRoom(1); // before it is tokenized
     const { wanted, prompts } = isLong
-      ? await requestOf(kind, bytes, longestModel(), signal, onUnknown)
-      : { wanted: readRequest(kind, readBody(bytes), onUnknown), prompts: undefined };
+      ? await requestOf(kind, bytes, longestModel(), signal)
+      : { wanted: readRequest(kind, readBody(bytes)), prompts: undefined };
     memory.hold(0);
     const onLateError = (error: unknown) => {
       onError(error);

@@ -57,17 +57,16 @@ export async function documentOf(
   return (answer as { readonly document: Uint8Array<ArrayBuffer> }).document;
 }
 
-/** A request and its prompts; `onUnknown` is told the names of fields that are ignored. */
+/** A request and its prompts. */
 export async function requestOf(
   use: ServeRequest["kind"],
   bytes: Uint8Array<ArrayBuffer>,
   model: PromptModel,
   signal: AbortSignal,
-  onUnknown: (field: string) => void,
 ): Promise<{ readonly wanted: ServeRequest; readonly prompts: readonly EncodedPrompt[] }> {
   const answer = await ask({ use, bytes, model: plainOf(model) }, signal);
   const { rest, prompts } = answer as Extract<LongAnswer, { rest: string }>;
-  return { wanted: readRequest(use, parseExactJson(rest), onUnknown), prompts };
+  return { wanted: readRequest(use, parseExactJson(rest)), prompts };
 }
 
 /** @throws {ApiError} for a body that the thread refuses, or the reason of the aborted signal */

@@ -36,7 +36,7 @@ async function answer({ use, bytes, model: plain }: LongBody): Promise<LongAnswe
   const model = await modelOf(plain);
   if (use === "tokenize") return { document: await tokenize(model, body) };
   if (use === "detokenize") return { document: detokenize(model, body) };
-  const request = readRequest(use, body, () => {});
+  const request = readRequest(use, body);
   const prompts = await encodePrompts(model, request);
   // Prompts are here; what stands for them is short.
   const short = use === "chat"

@@ -11,6 +11,7 @@ import type { EncodedPrompt } from "./choice.ts";
 import { ApiError, badField } from "./errors.ts";
 import { Fields } from "./fields.ts";
 import { readRequest, renderRequest, type ServeRequest } from "./request.ts";
+import { requireKnownFields } from "./request_fields.ts";
 import type { ServedModel } from "./service.ts";
 
 /** Deepest nesting of JSON in a request. */
@@ -49,12 +50,14 @@ export async function tokenize(
   body: unknown,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const fields = new Fields(body);
+  requireKnownFields("tokenize", fields);
   let text = fields.text("prompt");
   // The frame is added unless it is unwanted, as when a prompt is completed.
   let unframed = !fields.boolean("add_special_tokens", true);
   if (text === undefined && fields.get("messages") !== undefined) {
     unframed = true; // a template writes out the frame
-    text = await renderRequest(templates, readRequest("chat", body, () => {}));
+    const { add_special_tokens: _, ...others } = body as Record<string, unknown>;
+    text = await renderRequest(templates, readRequest("chat", others));
   }
   if (text === undefined) throw badField("prompt", "`prompt` or `messages` is missing");
   const tokens = tokenizer.encode(text, unframed ? { frame: false } : {});
@@ -69,7 +72,9 @@ export function detokenize(
   { tokenizer, vocabSize }: PromptModel,
   body: unknown,
 ): Uint8Array<ArrayBuffer> {
-  const tokens = new Fields(body).get("tokens");
+  const fields = new Fields(body);
+  requireKnownFields("detokenize", fields);
+  const tokens = fields.get("tokens");
   const isId = (id: unknown) =>
     Number.isInteger(id) && (id as number) >= 0 && (id as number) < vocabSize;
   if (!Array.isArray(tokens) || !tokens.every(isId)) {
@@ -102,7 +107,7 @@ export async function encodePrompts(
     return [encode(await renderRequest(templates, request), { frame: false })];
   }
   return request.prompts.map((prompt) => {
-    if (typeof prompt === "string") return encode(prompt);
+    if (typeof prompt === "string") return encode(prompt, request.isFramed ? {} : { frame: false });
     requireFitting({ text: "", tokens: prompt }, model, request);
     return { text: tokenizer.decode(prompt), tokens: prompt };
   });

@@ -1,16 +1,13 @@
-/**
- * Reads completion and chat requests: which fields are honoured, ignored, or refused.
- *
- * A field whose absence would change the result is refused unless it is neutral; all others that the
- * server does not know are ignored.
- */
+/** Reads completion and chat requests; `request_fields.ts` says which fields they may have. */
 import type { SamplingOptions } from "../base/sampling.ts";
-import { isObject, show } from "../base/files.ts";
+import { parseExactJson } from "../base/exact_json.ts";
+import { isObject, jsonValue, show } from "../base/files.ts";
 import { type ChatMessage, type ChatOptions, renderChat } from "../tokenizer/chat.ts";
 import { textParts } from "../tokenizer/content.ts";
 import type { TokenizerInfo } from "../tokenizer/types.ts";
 import { ApiError, badField } from "./errors.ts";
 import { Fields } from "./fields.ts";
+import { requireKnownFields } from "./request_fields.ts";
 import { readTools, requireCalls, type ToolRequest } from "./tools.ts";
 
 /** A text or token ids. */
@@ -33,12 +30,16 @@ export interface ServeRequest {
   /** Choices per prompt. */
   readonly n: number;
   readonly stop: readonly string[];
+  /** Tokens that end the answer; their text is part of it, unless they are special. */
+  readonly stopTokenIds: readonly number[];
   /** Functions that an answer may call. */
   readonly tools: ToolRequest | undefined;
   /** JSON Schema of the answer. */
   readonly format: { readonly schema: unknown } | undefined;
   readonly seed: number | undefined;
   readonly echo: boolean;
+  /** True if prompts get the tokens that frame a text, such as that of its start. */
+  readonly isFramed: boolean;
   /** Number of likeliest tokens whose log-probabilities the answer has. */
   readonly topLogprobs: number | undefined;
   readonly stream: boolean;
@@ -50,88 +51,24 @@ export interface ServeRequest {
   readonly weights: boolean;
 }
 
-const COMMON = [
-  "model",
-  "max_tokens",
-  "temperature",
-  "top_p",
-  "top_k",
-  "min_p",
-  "n",
-  "stop",
-  "seed",
-  "repetition_penalty",
-  "frequency_penalty",
-  "presence_penalty",
-  "logit_bias",
-  "response_format",
-  "logprobs",
-  "stream",
-  "stream_options",
-  "ignore_eos",
-  "parscale",
-];
-const TOOL_FIELDS = ["tools", "tool_choice", "parallel_tool_calls"];
-const RENDERING_FIELDS = [
-  "add_generation_prompt",
-  "continue_final_message",
-  "chat_template_kwargs",
-  "enable_thinking",
-];
-const HONOURED = {
-  completion: [...COMMON, "prompt", "echo"],
-  chat: [
-    ...[...COMMON, "messages", "max_completion_tokens", "top_logprobs"],
-    ...[...TOOL_FIELDS, ...RENDERING_FIELDS],
-  ],
-};
-
-/** Without effect on the text. */
-const IGNORED = [
-  "user",
-  "metadata",
-  "store",
-  "service_tier",
-  "prompt_cache_key",
-];
-
-/** Values that change nothing; `n` stands for the number of choices. */
-const NEUTRAL: Readonly<Record<string, (value: unknown, n: number) => boolean>> = {
-  best_of: (value, n) => value === n,
-  suffix: (value) => value === "",
-  use_beam_search: (value) => value === false,
-};
-
 /** Most stop strings, and most characters of all together: each token's text is compared with them. */
 const STOP_LIMITS = { count: 1024, characters: 8192 };
 
 const PENALTIES = { min: -2, max: 2 };
 
-/** Most tokens with a bias. */
+/** Most tokens with a bias, or that end an answer. */
 const MAX_BIASES = 1024;
 
-/** Reads a body; `onUnknown` is told the names of fields that are unknown and ignored. */
-export function readRequest(
-  kind: "completion" | "chat",
-  body: unknown,
-  onUnknown: (field: string) => void,
-): ServeRequest {
+/** Reads a body. @throws {ApiError} 400 for a field or value that is not supported */
+export function readRequest(kind: ServeRequest["kind"], body: unknown): ServeRequest {
   const fields = new Fields(body);
   const n = fields.integer("n", { min: 1, max: 128 }) ?? 1;
-  for (const name of fields.names) {
-    // Names that every object inherits: no client means them.
-    if (name in Object.prototype) throw badField(name, `unknown field ${show(name)}`);
-    const isNeutral = Object.hasOwn(NEUTRAL, name) ? NEUTRAL[name] : undefined;
-    if (isNeutral && !isNeutral(fields.get(name), n)) {
-      throw badField(name, `\`${name}\` is not supported: leave it out`, "unsupported_parameter");
-    }
-    if (!isNeutral && !HONOURED[kind].includes(name) && !IGNORED.includes(name)) onUnknown(name);
-  }
+  requireKnownFields(kind, fields, n);
   const stream = fields.boolean("stream");
   if (!stream && fields.get("stream_options") !== undefined) {
     throw badField("stream_options", "`stream_options` needs `stream` to be true");
   }
-  const format = readResponseFormat(fields.get("response_format"));
+  const format = readFormat(fields);
   if (format && fields.boolean("ignore_eos")) throw exclusive("ignore_eos", "response_format");
   const tools = kind === "chat" ? readTools(fields) : undefined;
   if (tools && fields.boolean("ignore_eos")) throw exclusive("ignore_eos", "tools");
@@ -157,10 +94,12 @@ export function readRequest(
     },
     n,
     stop: fields.texts("stop", STOP_LIMITS),
+    stopTokenIds: readTokenIds(fields, "stop_token_ids"),
     tools,
     format,
     seed: readSeed(fields),
     echo: kind === "completion" && fields.boolean("echo"),
+    isFramed: kind === "completion" && fields.boolean("add_special_tokens", true),
     topLogprobs: kind === "chat"
       ? readChatLogprobs(fields)
       : fields.integer("logprobs", { min: 0, max: 20 }),
@@ -208,10 +147,30 @@ function readLogitBias(value: unknown): ReadonlyMap<number, number> {
   }));
 }
 
+/** The schema of the answer, under the names of OpenAI's API and of vLLM. */
+function readFormat(fields: Fields): ServeRequest["format"] {
+  const given = FORMATS.flatMap(([name, read]) => {
+    const value = fields.get(name);
+    return value === undefined ? [] : [[name, read(value)] as const];
+  });
+  const [first, second] = given;
+  if (first && second) throw exclusive(first[0], second[0]);
+  return first?.[1];
+}
+
+const FORMATS: readonly [name: string, read: (value: unknown) => ServeRequest["format"]][] = [
+  ["response_format", readResponseFormat],
+  ["guided_json", readGuidedJson],
+  ["structured_outputs", readStructuredOutputs],
+];
+
 /** Any JSON object, or JSON by a schema; the schema itself is checked where it becomes a grammar. */
 function readResponseFormat(value: unknown): ServeRequest["format"] {
-  if (value === undefined || isObject(value) && value.type === "text") return undefined;
-  if (isObject(value) && value.type === "json_object") return { schema: { type: "object" } };
+  if (isObject(value) && value.type === "text") return undefined;
+  // The schema of an object stands there for llama.cpp, Together and Groq.
+  if (isObject(value) && value.type === "json_object") {
+    return { schema: value.schema ?? { type: "object" } };
+  }
   if (isObject(value) && value.type === "json_schema" && isObject(value.json_schema)) {
     const { schema = {} } = value.json_schema;
     return { schema };
@@ -221,12 +180,34 @@ function readResponseFormat(value: unknown): ServeRequest["format"] {
   throw badField("response_format", message);
 }
 
+/** A schema, or its JSON text. */
+function readGuidedJson(value: unknown): ServeRequest["format"] {
+  const schema = typeof value === "string" ? jsonValue(value, parseExactJson) : value;
+  if (isObject(schema)) return { schema };
+  throw badField("guided_json", `\`guided_json\` needs a JSON Schema, not ${show(value)}`);
+}
+
+function readStructuredOutputs(value: unknown): ServeRequest["format"] {
+  const { json, ...others } = isObject(value) ? value : {};
+  const other = Object.keys(others).find((name) => (others[name] ?? null) !== null);
+  if (json !== undefined && other === undefined) return readGuidedJson(json);
+  const message = `\`structured_outputs\` needs \`json\`, a JSON Schema, and nothing else`;
+  throw badField("structured_outputs", message);
+}
+
 /** Seeds are those of 64 bits, taken modulo 2^53, so that negative ones, too, are seeds. */
 function readSeed(fields: Fields): number | undefined {
   const seed = fields.integer("seed", { min: -(2 ** 63), max: 2 ** 64 });
   if (seed === undefined) return undefined;
   const rest = seed % 2 ** 53;
   return rest < 0 ? rest + 2 ** 53 : rest + 0; // −0 is 0
+}
+
+function readTokenIds(fields: Fields, name: string): number[] {
+  const value = fields.get(name) ?? [];
+  const areIds = Array.isArray(value) && value.every((id) => Number.isInteger(id) && id >= 0);
+  if (areIds && value.length <= MAX_BIASES) return value;
+  throw badField(name, `\`${name}\` needs a list of at most ${MAX_BIASES} token ids`);
 }
 
 function readMaxTokens(kind: ServeRequest["kind"], fields: Fields): number | undefined {

@@ -55,7 +55,8 @@ Deno.test("streams by load", (t) =>
       assertEquals([last.parscale, last.choices[0].finish_reason], [{ streams: 4 }, "length"]);
       assert(frames.length > 0 && frames.every(({ parscale }) => parscale === undefined));
       const messages = [{ role: "user", content: "x" }];
-      const chat = await server.frames("/v1/chat/completions", { ...body, messages });
+      const { prompt: _, ...others } = body;
+      const chat = await server.frames("/v1/chat/completions", { ...others, messages });
       assertEquals(chat.at(-1).parscale, { streams: 4 });
       const weights = { streams: "auto", weights: true };
       const { choices: [choice] } = await server.complete({ ...body, parscale: weights });

@@ -39,7 +39,6 @@ export async function run(plan: ServePlan, io: Io, { format }: Invocation): Prom
     access: { ...access, apiKey: apiKeyOf(io) },
     device: () => device,
     page: ui ? pageResponse : undefined,
-    onUnknownField: (field) => io.note(`ignoring unknown request field \`${field}\``),
     onAnswered(record) {
       const line = logFormat === "json" ? recordJson(record) : recordLine(record);
       if (isProbe(record)) io.detail(line);

@@ -10,7 +10,6 @@ function handlerOf(service: Service, errors: unknown[], page: () => Response) {
     access: { apiKey: undefined, isLoopback: false, origins: [] },
     device: () => "",
     page,
-    onUnknownField() {},
     onError: (error) => errors.push(error),
   });
 }

@@ -50,7 +50,6 @@ async function withService(
     access: { apiKey: undefined, isLoopback: false, origins: [] },
     device: () => "cpu",
     page: undefined,
-    onUnknownField: () => {},
     onError: (error) => errors.push(error),
     stallMs: 100,
   });
