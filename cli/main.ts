@@ -185,8 +185,7 @@ async function runCommand(
   const { resolve } = await import("./framework/resolve.ts");
   const table = flagsOf(command);
   const env = (name: string) => frame.isChild ? undefined : frame.io.env(name);
-  const commands = frame.registry.map(({ name }) => name);
-  let resolution = await resolve(parsed, table, command, env, commands);
+  let resolution = await resolve(parsed, table, command, env);
   if (resolution.values.shard === "auto") {
     resolution = (await import("./input/shard.ts")).resolveShard(resolution, env);
   }

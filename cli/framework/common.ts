@@ -96,10 +96,9 @@ export const commonFlags = flagGroup("Common", {
     type: "path",
     configurable: false,
     placeholder: "FILE",
-    summary: "Read flags from a JSON, YAML or TOML file",
+    summary: "Read flags from a JSON or YAML file",
     details: "Keys are the long flag names of the command; comments are allowed. A document " +
-      "printed with --json is a valid file too. Flags and environment win over it, and it wins over " +
-      "~/.config/parscale/config.json (or .yaml, .toml), which has a table of flags per command.",
+      "printed with --json is a valid file too. Flags and environment win over it.",
   },
   preset: {
     type: "string",

@@ -1,16 +1,16 @@
 /**
- * Reads a `--config` file in JSON (comments allowed), YAML or TOML, whose keys are long flag names, and the
- * user's own file, which has a table of them per command.
+ * Reads a `--config` file in JSON (comments allowed) or YAML, whose keys are long flag names.
  *
  * A result document is accepted too: its `config` member holds exactly such an object, so any run
  * can be repeated from what it printed. Which keys exist is for `resolve` to say.
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
-import { PLATFORM } from "../../core/base/platform/mod.ts";
-import { suggestionHint } from "./suggest.ts";
 
 /** Largest config file; flags need a few hundred bytes, result documents with rows more. */
 const MAX_CONFIG_BYTES = 64e6;
+
+/** Most values in it, and most bytes of YAML, whose parser is slow with many keys. */
+const MAX_VALUES = 1e6, MAX_YAML_BYTES = 1e5;
 
 /** Blanks comments outside strings; positions stay, so that parse errors point at the right place. */
 export function stripComments(text: string): string {
@@ -47,26 +47,38 @@ const SYNTAXES: readonly Syntax[] = [JSON_SYNTAX, {
   endings: /\.ya?ml$/i,
   example: "flag: value",
   parser: async () => (await import("@std/yaml/parse")).parse,
-}, {
-  name: "TOML",
-  endings: /\.toml$/i,
-  example: "flag = value",
-  parser: async () => (await import("@std/toml/parse")).parse,
 }];
+
+/** Counts values as they would be written out: a line of YAML may stand for billions, or hold itself. */
+function requireSmall(content: unknown): void {
+  let left = MAX_VALUES;
+  const count = (value: unknown, depth: number): void => {
+    if (--left < 0) throw new Error(`it holds more than ${MAX_VALUES} values`);
+    if (depth > 100) throw new Error("it nests too deep, or holds itself");
+    if (typeof value !== "object" || value === null) return;
+    for (const one of Object.values(value)) count(one, depth + 1);
+  };
+  count(content, 0);
+}
 
 async function parseObject(text: string, path: string): Promise<Record<string, unknown>> {
   const { name, example, parser } = SYNTAXES.find(({ endings }) => endings.test(path)) ??
     JSON_SYNTAX;
+  if (name !== "JSON" && text.length > MAX_YAML_BYTES) {
+    throw new UsageError(`config "${path}" has more than ${MAX_YAML_BYTES} bytes of ${name}`, {
+      hints: ["write long configs as JSON"],
+    });
+  }
   const parse = await parser();
   let content: unknown;
   try {
     content = parse(text);
-    JSON.stringify(content); // fails for YAML that holds itself
+    requireSmall(content);
   } catch (error) {
     // The lines after the first show the place, which has no room in a message.
     const reason = (error as Error).message.split("\n")[0]!.replace(/:$/, "");
     throw new UsageError(`config "${path}" is not valid ${name}: ${reason}`, {
-      hints: ["a config is JSON, or YAML or TOML in a file that ends in .yaml or .toml"],
+      hints: ["a config is JSON, or YAML in a file that ends in .yaml"],
     });
   }
   if (isObject(content)) return content;
@@ -95,42 +107,6 @@ export async function parseConfig(
 /** Reads and parses the file at `path`. */
 export async function readConfig(path: string, command: string): Promise<Record<string, unknown>> {
   return await parseConfig(await readText(path), path, command);
-}
-
-/**
- * The user's flags for a command, from `parscale/config.json`, `.yaml` or `.toml` in the folder of settings:
- * the first of them that is there. Undefined without one, or where it names no flags of the command.
- */
-export async function readUserConfig(
-  command: string,
-  env: (name: string) => string | undefined,
-  commands: readonly string[],
-): Promise<{ path: string; content: Record<string, unknown> } | undefined> {
-  const folder = PLATFORM.settings(env);
-  if (folder === undefined) return undefined;
-  const paths = ["json", "yaml", "toml"].map((ending) => `${folder}/parscale/config.${ending}`);
-  const present = await Promise.all(paths.map((path) => Deno.stat(path).catch(() => undefined)));
-  const path = paths.find((_, i) => present[i] !== undefined);
-  if (path === undefined) return undefined;
-  const tables = await parseObject(await readText(path), path);
-  // YAML reads a table of comments alone as null.
-  const flag = Object.keys(tables).find((key) => tables[key] !== null && !isObject(tables[key]));
-  if (flag !== undefined && commands.includes(flag)) {
-    throw new UsageError(`"${flag}" in config "${path}" holds no flags by name`);
-  }
-  if (flag !== undefined) {
-    throw new UsageError(`"${flag}" in config "${path}" belongs to no command`, {
-      hints: [`put it in a table named after its command, such as "${command}"`],
-    });
-  }
-  const unknown = Object.keys(tables).find((name) => !commands.includes(name));
-  if (unknown !== undefined) {
-    throw new UsageError(`config "${path}" has a table for an unknown command: "${unknown}"`, {
-      hints: [suggestionHint(unknown, commands) ?? "`parscale help` lists the commands"],
-    });
-  }
-  const content = tables[command];
-  return isObject(content) ? { path, content } : undefined;
 }
 
 async function readText(path: string): Promise<string> {

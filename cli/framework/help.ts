@@ -172,8 +172,7 @@ export function programHelp(entries: readonly CommandEntry[], options: HelpOptio
     ...section("Commands", rows, options),
     wrap("`parscale COMMAND -h` shows a command's flags, `--help` explains them.", width) + "\n" +
     wrap(
-      "`parscale help TOPIC` explains flags, exit-codes, formats, environment or presets; " +
-        "the topic man is the manual page.",
+      "`parscale help TOPIC` explains flags, exit-codes, formats, environment or presets.",
       width,
     ),
   ].join("\n\n") + "\n";

@@ -1,9 +1,9 @@
 /**
  * From what was typed to the values a command runs with. Sources, strongest first: flag, environment
- * (`PARSCALE_*`), `--config` file, the user's file, `--preset`, default. All problems of all sources are
+ * (`PARSCALE_*`), `--config` file, `--preset`, default. All problems of all sources are
  * thrown at once; help and version never get this far.
  */
-import { readConfig, readUserConfig } from "./config_file.ts";
+import { readConfig } from "./config_file.ts";
 import {
   checkConstraints,
   idleFlags,
@@ -214,7 +214,6 @@ export async function resolve(
   table: FlagTable,
   command: Resolvable,
   env: (name: string) => string | undefined,
-  commands: readonly string[] = [command.name],
 ): Promise<Resolution> {
   const problems = [...parsed.problems];
   const resolver = new Resolver(table, command, problems);
@@ -229,8 +228,6 @@ export async function resolve(
     });
     resolver.addKeyed("config", `config "${file}"`, content);
   }
-  const user = await readUserConfig(command.name, env, commands);
-  if (user !== undefined) resolver.addKeyed("config", `config "${user.path}"`, user.content);
   const preset = resolver.text("preset");
   if (preset !== undefined) resolver.addPreset(preset);
   const { positionals, expected } = resolver.takeArguments(parsed.positionals);

@@ -217,7 +217,7 @@ function readItem(flag: Flag, item: unknown): (string | number | boolean)[] {
   } else if (typeof item === "boolean" && (flag.type === "switch" || flag.type === "shorthand")) {
     return [item];
   }
-  // JSON writes null for NaN and infinity, which YAML and TOML have.
+  // JSON writes null for NaN and infinity, which YAML has.
   const shown = typeof item === "number" ? String(item) : JSON.stringify(item);
   throw new BadValue(shown, describeExpected(flag));
 }

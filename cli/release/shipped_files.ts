@@ -68,8 +68,6 @@ const LOADED = [
   "deno-std/cli/parse_args.js",
   "deno-std/csv/_*.js",
   "deno-std/csv/parse.js",
-  "deno-std/toml/_parser.js",
-  "deno-std/toml/parse.js",
   "deno-std/yaml/**.js",
   "onnxruntime-node/dist/index.js", // only looked for, to find the folder of the engine
   "pyodide/pyodide-lock.json",

@@ -21,10 +21,7 @@ Deno.test("models: one evaluation per method, kept, and gone on with", () =>
   withScratch(async (cwd) => {
     const line = `compare --model ${PLAIN_MODEL} --parscale ${MODEL} --beams 2,4 ${GSM8K} ` +
       "--limit 3 --max-tokens 6 --latency-rows 2 --out table -q";
-    // Variables and settings of `eval` alone concern no method.
-    await Deno.mkdir(`${cwd}/parscale`);
-    await Deno.writeTextFile(`${cwd}/parscale/config.json`, '{"eval": {"temperature": 1}}');
-    const env = { PARSCALE_TOP_P: "0.5", XDG_CONFIG_HOME: cwd };
+    const env = { PARSCALE_TOP_P: "0.5" }; // of `eval` alone
     const rows = await rowsOf(line, { cwd, env });
     assertEquals(rows.map(({ label }) => label), ["P=1", "2 beams", "4 beams", "P=2"]);
     const [sample] = parseLines(await Deno.readTextFile(`${cwd}/table/p1/samples.jsonl`));

@@ -1,55 +1,10 @@
-/** `parscale help`: the manual page, and topics that leave nothing out. */
+/** `parscale help`: topics that leave nothing out. */
 import { fileURLToPath } from "node:url";
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { flagsOf, loadAll } from "../../cli/framework/command.ts";
+import { assert, assertEquals } from "@std/assert";
+import { loadAll } from "../../cli/framework/command.ts";
 import { commands } from "../../cli/commands/mod.ts";
-import { escapeRoff } from "../../cli/framework/man.ts";
 import { parse } from "../../cli/framework/parse.ts";
-import { isNegatable } from "../../cli/framework/table.ts";
-import { rowsOf, succeed } from "./models.ts";
-import { isInstalled, runCommand } from "./run.ts";
-import { withScratch } from "../scratch.ts";
-
-Deno.test("the manual page is plain roff, and goes to a file like any result", () =>
-  withScratch(async (cwd) => {
-    const stdout = await succeed("help man");
-    assert(/^\.TH PARSCALE 1 /.test(stdout));
-    assert(/^[\x20-\x7e\n]*$/.test(stdout), "ASCII alone");
-    for (const line of stdout.match(/^['.].*$/gm)!) {
-      assert(/^\.(TH|SH|SS|PP|TP|RS|RE|nf|fi|nh|ad|B|I|\\")/.test(line), line);
-    }
-    await succeed("help man -o parscale.1", { cwd });
-    assertEquals(await Deno.readTextFile(`${cwd}/parscale.1`), stdout);
-  }));
-
-Deno.test("text that would be a request or an escape is literal", () => {
-  assertEquals(escapeRoff(".TH\n'x"), "\\&.TH\n\\(aqx");
-  assertEquals(escapeRoff("--a\\nb `c` 1…ρ"), "\\-\\-a\\enb \\(gac\\(ga 1...\\[u03C1]");
-});
-
-Deno.test({
-  name: "groff sets the manual page without a warning; every command, flag and code is in it",
-  ignore: !isInstalled("groff"),
-  fn: async () => {
-    const groff = "groff -man -Tascii -ww -P-c -rLL=200n".split(" ");
-    const { stdout, stderr } = await runCommand(groff, { stdin: await succeed("help man") });
-    assertEquals(stderr, "");
-    // Bold is a letter struck twice over itself.
-    // deno-lint-ignore no-control-regex -- that is what it is
-    const text = stdout.replace(/.\x08/g, "");
-    for (const command of await loadAll(commands)) {
-      assertStringIncludes(text, `\n   ${command.name}\n`);
-      for (const line of Object.values(command.examples)) assertStringIncludes(text, line);
-      for (const [name, flag] of Object.entries(flagsOf(command))) {
-        assertStringIncludes(text, isNegatable(flag) ? `--[no-]${name}` : `--${name}`);
-      }
-    }
-    for (const title of ["OUTPUT FORMATS", "ENVIRONMENT", "EXIT STATUS"]) {
-      assertStringIncludes(text, `\n${title}\n`);
-    }
-    assert(/\n +143 +terminated/.test(text));
-  },
-});
+import { rowsOf } from "./models.ts";
 
 Deno.test("the environment topic names every variable that the program reads", async () => {
   const rows = await rowsOf("help environment");

@@ -46,16 +46,13 @@ const PROGRAM: readonly string[] = JSON.parse(Deno.env.get("PARSCALE_TEST_PROGRA
 const INHERITED = ["PATH", "HOME", "DENO_DIR", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH"]
   .concat("VK_ICD_FILENAMES");
 
-/** A folder that is not there, so that no test reads the user's own config. */
-const NO_SETTINGS = fileURLToPath(new URL("no-settings", import.meta.url));
-
 /** The environment of a run: the inherited minimum, then what the test asks for. */
 export function environment(extra: Readonly<Record<string, string>> = {}): Record<string, string> {
   const inherited = INHERITED.flatMap((name) => {
     const value = Deno.env.get(name);
     return value === undefined ? [] : [[name, value]];
   });
-  return { ...Object.fromEntries(inherited), XDG_CONFIG_HOME: NO_SETTINGS, ...extra };
+  return { ...Object.fromEntries(inherited), ...extra };
 }
 
 /** Started with the file, since a test must end what it begins; releases are tested as processes. */

@@ -2,7 +2,6 @@
 import { type Command, flagsOf, loadAll, type ValuesOf } from "../../framework/command.ts";
 import type { Format } from "../../framework/common.ts";
 import { commonHelp, fullHelp, programHelp } from "../../framework/help.ts";
-import { manPage } from "../../framework/man.ts";
 import { environmentName } from "../../framework/table.ts";
 import { refuseFormat } from "../../input/forms.ts";
 import { PLAIN } from "../../output/color.ts";
@@ -31,7 +30,6 @@ const VARIABLES: Readonly<Record<string, string>> = {
   FORCE_COLOR: "non-empty and not 0 turns colour on without a terminal",
   TERM: "dumb turns colour off",
   CI: "non-empty turns the redrawn progress line off",
-  XDG_CONFIG_HOME: "folder of settings, with parscale/config.json in it",
   XDG_CACHE_HOME: "folder of caches, ours and those of the hub",
   XDG_STATE_HOME: "folder of the messages that chat keeps",
   HF_HOME: "folder whose hub/ holds downloads, shared with other programs",
@@ -53,8 +51,6 @@ const VARIABLES: Readonly<Record<string, string>> = {
   CUDA_HOME: "folder of a CUDA toolkit; also CUDA_PATH",
   CUDA_VISIBLE_DEVICES: "the GPUs that may be used, and their order",
 };
-
-const FORMAT_ROWS = Object.entries(FORMATS).map(([format, meaning]) => ({ format, meaning }));
 
 function environmentRows(loaded: readonly Command[]): Row[] {
   const users = new Map<string, { flag: string; commands: string[] }>();
@@ -89,18 +85,10 @@ function presetRows(loaded: readonly Command[]): Row[] {
 
 const TOPICS: Readonly<Record<string, (loaded: readonly Command[]) => readonly Row[]>> = {
   "exit-codes": () => EXIT_CODES.map(({ code, meaning }) => ({ code, meaning })),
-  formats: () => FORMAT_ROWS,
+  formats: () => Object.entries(FORMATS).map(([format, meaning]) => ({ format, meaning })),
   environment: environmentRows,
   presets: presetRows,
 };
-
-function manualPage(loaded: readonly Command[]): string {
-  return manPage(loaded, [
-    { title: "OUTPUT FORMATS", rows: FORMAT_ROWS },
-    { title: "ENVIRONMENT", rows: environmentRows(loaded) },
-    { title: "EXIT STATUS", rows: EXIT_CODES.map(({ code, meaning }) => ({ code, meaning })) },
-  ]);
-}
 
 /** Runs the command. */
 export async function run(
@@ -119,7 +107,6 @@ export async function run(
   const entry = commands.find(({ name }) => name === topic);
   if (entry) return write(fullHelp(await entry.load(), options));
   if (topic === "flags") return write(commonHelp(options));
-  const loaded = await loadAll(commands);
-  if (topic === "man") return write(manualPage(loaded));
-  await reportRows(io, invocation, { schema: "parscale.help/1" }, TOPICS[topic]!(loaded));
+  const rows = TOPICS[topic]!(await loadAll(commands));
+  await reportRows(io, invocation, { schema: "parscale.help/1" }, rows);
 }

@@ -18,10 +18,6 @@ export const LINUX: Platform = {
   childVariables: ["PATH", "HOME", "DENO_DIR", "XDG_CACHE_HOME"],
   hasModes: true,
   home,
-  settings(env) {
-    const home = this.home(env);
-    return env("XDG_CONFIG_HOME") || (home && `${home}/.config`);
-  },
   caches: (env) => env("XDG_CACHE_HOME") || (home(env) && `${home(env)}/.cache`),
   temporary: (env) => env("TMPDIR") || "/tmp",
   limits: groupLimits,

@@ -48,8 +48,6 @@ export interface Platform {
   readonly hasModes: boolean;
   /** The user's home. */
   home(env: Environment): string | undefined;
-  /** The user's folder of settings; undefined without a home. */
-  settings(env: Environment): string | undefined;
   /** The user's folder of caches; undefined without a home. */
   caches(env: Environment): string | undefined;
   /** The folder of temporary files. */

@@ -17,10 +17,6 @@ export const WINDOWS: Platform = {
   ],
   hasModes: false,
   home: (env) => env("USERPROFILE") || env("HOME") || undefined,
-  settings(env) {
-    const home = this.home(env);
-    return env("XDG_CONFIG_HOME") || env("APPDATA") || (home && `${home}\\AppData\\Roaming`);
-  },
   caches(env) {
     const home = this.home(env);
     return env("XDG_CACHE_HOME") || env("LOCALAPPDATA") || (home && `${home}\\AppData\\Local`);
