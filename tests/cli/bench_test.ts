@@ -1,19 +1,8 @@
 /** `parscale bench` as a black box: rows, turns, training steps, comparison of files and bad rows. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import {
-  assertFailed,
-  assertRefused,
-  documentOf,
-  jsonLines,
-  linkRun,
-  MODEL,
-  parseLines,
-  PLAIN_MODEL,
-  rowsOf,
-  succeed,
-} from "./models.ts";
-import { runParscale, runShell } from "./run.ts";
+import { documentOf, linkRun, MODEL, PLAIN_MODEL, rowsOf, succeed } from "./models.ts";
+import { runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
 const SHORT = "--context 8 --prompt 9 --rounds 3 --steps 2 -j 1";
@@ -22,22 +11,6 @@ const BENCH = `bench --model ${MODEL} ${SHORT}`;
 const KEYS =
   ("model what train_params streams batch context prompt device dtype weights introduced samples_ms " +
     "median_ms spread_ms tokens_per_s ratio threads version deno_version platform").split(" ");
-
-/** A row of an earlier file. */
-function timing(changes: Record<string, unknown> = {}) {
-  const work = { what: "decode", train_params: null, streams: 2, batch: 1 };
-  const key = { ...work, context: 8, prompt: null, device: "cpu", dtype: "f32", weights: "f32" };
-  return { ...key, median_ms: 10, ...changes };
-}
-
-/** Compares two lists of rows in files of a scratch folder. */
-function compare(now: string, before: string, flags = "") {
-  return withScratch(async (cwd) => {
-    await Deno.writeTextFile(`${cwd}/last.jsonl`, before);
-    const line = `bench --compare - --against last.jsonl ${flags}`;
-    return await runParscale(line, { cwd, stdin: now });
-  });
-}
 
 Deno.test("a row per kind, streams and batch, with samples and where streams are from", async () => {
   const rows = await rowsOf(`${BENCH} --streams 1..4*2 --batch 1,3`);
@@ -157,13 +130,6 @@ Deno.test("a document, a table and a file; a run folder is its newest checkpoint
     assert(/^what +P +introduced .* ratio$/.test(table[1]!), table[1]);
     assert(/^prefill +2 +own .* 1\.00$/.test(table[2]!), table[2]);
     assertEquals(await succeed(`${bench} --jsonl -o now.jsonl`, { cwd }), "");
-    await Deno.writeTextFile(`${cwd}/now.json`, JSON.stringify(document));
-    for (const against of ["now.json", "now.jsonl"]) {
-      const again = `bench --compare now.json --against ${against} --tolerance 100000%`;
-      assertEquals((await runParscale(again, { cwd })).code, 0);
-    }
-    const plan = await succeed("bench --compare - --against now.json --dry-run", { cwd });
-    assertStringIncludes(plan, "compares stdin with now.json\n");
   }));
 
 Deno.test("a dry run names what would be timed, with the memory it takes", async () => {
@@ -185,106 +151,4 @@ Deno.test("a dry run names what would be timed, with the memory it takes", async
   const short = await succeed(`bench --model ${model} --steps 12 --dry-run`);
   assertStringIncludes(short, "500 cached");
   assertStringIncludes(short, "512 tokens");
-});
-
-Deno.test("compare: the same, faster, within and beyond the tolerance", async () => {
-  const before = jsonLines(timing(), timing({ streams: 4 }));
-  const at = (ms: number) => jsonLines(timing({ median_ms: ms }), timing({ streams: 4 }));
-  const cases: [number, string, number, string][] = [
-    [10, "", 0, "same"],
-    [10.4, "", 0, "same"],
-    [10.6, "", 1, "slower"],
-    [10.6, "--tolerance 10%", 0, "same"],
-    [10.6, "--tolerance 0.05", 1, "slower"],
-    [5, "", 0, "faster"],
-  ];
-  for (const [ms, flags, code, result] of cases) {
-    const ended = await compare(at(ms), before, `${flags} --json`);
-    assertEquals([ended.code, ended.stderr], [code, ""], `${ms} ${flags}`);
-    const { schema, results } = JSON.parse(ended.stdout);
-    assertEquals(schema, "parscale.bench_compare/2");
-    const compared = { against_ms: 10, median_ms: ms, ratio: ms / 10, result };
-    assertEquals(results[0], { ...timing(), ...compared });
-    assertEquals(results[1].result, "same");
-  }
-  const table = await compare(at(12), before);
-  assertEquals(table.code, 1);
-  assertStringIncludes(table.stdout, "1 of 2 pairs slower by more than 5%\n");
-  assert(/ 10\.00 +12\.00 +1\.200 +slower$/m.test(table.stdout), table.stdout);
-});
-
-Deno.test("compare: training has partners with the same parameters", async () => {
-  const train = (train_params: string, ms: number) =>
-    timing({ what: "train", train_params, context: 0, prompt: 9, median_ms: ms });
-  const before = jsonLines(train("all", 20), train("introduced", 10));
-  const ended = await compare(jsonLines(train("introduced", 10), train("all", 30)), before);
-  assertEquals(ended.code, 1);
-  assertEquals(
-    ended.stdout.split("\n").slice(2, 4).map((line) => line.split(/ +/)).map((line) =>
-      [line[1], line.at(-1)].join(" ")
-    ),
-    ["introduced same", "all slower"],
-  );
-});
-
-Deno.test("compare: noise within the recorded spread is not a regression", async () => {
-  const noisy = (median: number, least: number, spread: number) =>
-    jsonLines(timing({ median_ms: median, samples_ms: [least, median], spread_ms: spread }));
-  const cases: [string, string, string][] = [
-    [noisy(12, 9, 1), noisy(10, 9, 1), "same"], // the fastest sample is as fast
-    [noisy(12, 11, 3), noisy(10, 9, 1), "same"], // the samples spread further
-    [noisy(12, 11, 1), noisy(10, 9, 1), "slower"],
-    [noisy(10, 9, 1), noisy(12, 11, 1), "faster"],
-  ];
-  for (const [now, before, result] of cases) {
-    const [row] = parseLines((await compare(now, before, "--jsonl")).stdout);
-    assertEquals(row.result, result);
-  }
-});
-
-Deno.test("compare: a machine that was busy during other rows bounds what a row can tell", async () => {
-  const rows = (median: number, spread: number) =>
-    jsonLines(timing({ median_ms: median }), timing({ streams: 4, spread_ms: spread }));
-  const busy = await compare(rows(12, 4), rows(10, 4));
-  assertEquals(busy.code, 0);
-  assertStringIncludes(
-    busy.stdout,
-    "0 of 2 pairs slower by more than 40%, the spread of the samples",
-  );
-  assertEquals((await compare(rows(12, 0.1), rows(10, 0.1))).code, 1);
-});
-
-Deno.test("compare: rows without a partner are named and decide nothing", async () => {
-  const now = jsonLines(timing(), timing({ batch: 8, median_ms: 99 }));
-  const before = jsonLines(timing({ context: 9 }), timing());
-  const result = await compare(now, before);
-  const warning = "warning: 2 rows without a partner decided nothing\n";
-  assertEquals([result.code, result.stderr], [0, warning]);
-  const words = result.stdout.split("\n").slice(2, 5).map((line) => line.split(/ +/));
-  assertEquals(words.map((line) => [line[2], line[3], line.at(-1)]), [
-    ["1", "8", "same"],
-    ["8", "8", "new"],
-    ["1", "9", "gone"],
-  ]);
-  assertRefused(
-    await compare(jsonLines(timing()), jsonLines(timing({ device: "cuda" }))),
-    3,
-    'stdin and "last.jsonl" have no row in common',
-  );
-});
-
-Deno.test("compare: a line that is not a row is bad data", async () => {
-  const good = jsonLines(timing());
-  const { median_ms: _, ...without } = timing();
-  const cases: [string, string, string][] = [
-    ["", good, "stdin holds no rows of `bench`"],
-    ["{", good, "line 1 of stdin is not valid JSON"],
-    [good + "[]", good, "line 2 of stdin: found [], expected a JSON object"],
-    [good, '{"what":"decode"}', 'line 1 of "last.jsonl": found no "train_params"'],
-    [jsonLines(without), good, "line 1 of stdin: found median_ms undefined, expected"],
-    [jsonLines(timing({ median_ms: 0 })), good, "found median_ms 0, expected a positive number"],
-    [good + good, good, "stdin holds two rows with what decode, streams 2, batch 1"],
-    ['{"schema":"parscale.cost/1"}', good, 'schema "parscale.cost/1", expected "parscale.bench'],
-  ];
-  for (const [now, before, words] of cases) assertFailed(await compare(now, before), 3, words);
 });

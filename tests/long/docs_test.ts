@@ -78,7 +78,6 @@ const SHORTER: readonly (readonly [pattern: RegExp, replacement: string])[] = [
   [/--input 128 --output 32/, "--input 8 --output 2"],
   [/--bootstrap 500/, "--bootstrap 20"],
   [/(parscale bench --model \S+)/, "$1 --rounds 1 --prompt 32"],
-  [/(parscale bench --compare .*--against \S+)/, "$1 --tolerance 100000%"],
 ];
 
 /** A fenced block and the section it is in. */

@@ -13,7 +13,7 @@ const COUNTED = /\.(ts|js|cu|cuh|css|html|wat|py)$/;
 const BUDGET: Readonly<Record<string, number>> = {
   "cli": 300,
   "cli/commands": 150,
-  "cli/commands/bench": 850,
+  "cli/commands/bench": 600,
   "cli/commands/chat": 650,
   "cli/commands/compare": 900,
   "cli/commands/completions": 50,

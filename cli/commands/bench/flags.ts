@@ -1,15 +1,8 @@
-/** Flags of `parscale bench`: what is timed, how often, and with which file timings are compared. */
+/** Flags of `parscale bench`: what is timed, and how often. */
 import { defineCommand } from "../../framework/command.ts";
 import { engineFlags } from "../../framework/common.ts";
 import { flagGroup, type FlagTable } from "../../framework/table.ts";
 import { modelArgument, modelFlags, quantizeFlags } from "../../input/model_flags.ts";
-
-const model = {
-  ...modelFlags.model,
-  required: undefined,
-  conflictsWith: ["compare"],
-  details: "A run folder stands for its newest checkpoint. Needed unless --compare is given.",
-} as const;
 
 const workFlags = flagGroup("Work", {
   what: {
@@ -115,34 +108,6 @@ const deviceFlags = {
   "block-size": quantizeFlags["block-size"],
 } as const satisfies FlagTable;
 
-const comparisonFlags = flagGroup("Comparison", {
-  compare: {
-    type: "path",
-    placeholder: "FILE|-",
-    requires: ["against"],
-    summary: "Compare the rows of this file, or of stdin, instead of timing",
-    details: "Rows as --jsonl or --json print them. Any that is slower than its partner in " +
-      "--against gives exit code 1.",
-  },
-  against: {
-    type: "path",
-    placeholder: "FILE",
-    requires: ["compare"],
-    summary: "The rows --compare compares with",
-    details: "Partners agree in what, train_params, streams, batch, context, prompt, device, " +
-      "dtype and weights.",
-  },
-  tolerance: {
-    type: "share",
-    min: 0,
-    default: 0.05,
-    summary: "Slowdown of a median that counts as a regression",
-    details:
-      "A row counts as slower when its median and its fastest sample are, by more than this, than " +
-      "its samples spread, and than the samples of most rows spread.",
-  },
-});
-
 export const command = defineCommand({
   description:
     "Times a model on made-up tokens: decode, one step after another behind --context cached " +
@@ -153,27 +118,19 @@ export const command = defineCommand({
     "whole prompt for prefill. `median_ms` is their median, `spread_ms` the distance between their quartiles, " +
     "`tokens_per_s` what the median means for all sequences together, `ratio` the median over that " +
     "of the first row of its kind. `introduced` tells whether prefixes and aggregator are the " +
-    "model's own, random because another number of streams was asked for, or absent.\n\n" +
-    "With --compare nothing is timed: rows are paired with those of --against, and the exit code " +
-    "is 1 when a median is longer than its partner's by more than --tolerance. Rows without a " +
-    "partner are named and decide nothing; without any pair at all the files do not belong " +
-    "together, which is bad data.",
+    "model's own, random because another number of streams was asked for, or absent.",
   examples: {
     "What do streams cost on this machine?": "parscale bench --model qwen-p4 --streams 1..8*2",
     "Quantised against exact, behind a long context":
       "parscale bench --model qwen-p4 --what decode --quantize none,q8,q4 --context 4k",
     "Training, in full and of the ParScale parameters alone":
       "parscale bench --model qwen-p4 --what train --train-params all,introduced --batch 4",
-    "Has anything become slower?": "parscale bench --model run --streams 1..8*2 --jsonl | " +
-      "parscale bench --compare - --against last.jsonl",
   },
   arguments: [modelArgument],
   flags: {
-    model,
+    model: modelFlags.model,
     ...workFlags,
     ...timingFlags,
     ...deviceFlags,
-    ...comparisonFlags,
   },
-  atLeastOneOf: [["model", "compare"]],
 });

@@ -1,4 +1,4 @@
-/** From the flags of `parscale bench` to what is timed, or to the files that are compared. */
+/** From the flags of `parscale bench` to what is timed. */
 import { UsageError } from "../../../core/base/errors.ts";
 import type { Checkpoint } from "../../../core/checkpoint/open.ts";
 import type { ModelPaths } from "../../../core/checkpoint/run.ts";
@@ -6,26 +6,16 @@ import { isParScale, type ModelConfig } from "../../../core/model/config.ts";
 import { quantizes } from "../../../core/runtime/mod.ts";
 import { checkBlockSize, matrixFormat } from "../../../core/session/quantization.ts";
 import type { ValuesOf } from "../../framework/command.ts";
-import { refuseOthers } from "../../input/forms.ts";
 import { requireContext } from "../../input/limits.ts";
 import { findCheckpoint, findModel, type ModelPlan } from "../../input/open_model.ts";
-import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { counted } from "../../output/units.ts";
 import type { command } from "./flags.ts";
 
 type BenchValues = ValuesOf<typeof command>;
 
-/** Two files of timings, of which one may be stdin. */
-export interface ComparisonPlan extends Pick<BenchValues, "tolerance"> {
-  readonly kind: "compare";
-  readonly compare: string;
-  readonly against: string;
-}
-
 /** Everything that is timed, in turns; `seed` is that of random prefixes and aggregators. */
 export interface TimingPlan extends Pick<BenchValues, "rounds" | "warmup" | "steps" | "seed"> {
-  readonly kind: "time";
   /** As the user named it. */
   readonly model: string;
   /** One per device and kind of matrices. */
@@ -58,17 +48,8 @@ export function slotsOf({ context, prompt }: Work, steps: number): number {
 }
 
 /** Finds the model, and checks lengths and matrices. */
-export async function plan(
-  values: BenchValues,
-  io: Io,
-  invocation: Invocation,
-): Promise<ComparisonPlan | TimingPlan> {
-  const { adapter, rounds, warmup, steps, seed } = values;
-  if (values.compare !== undefined) {
-    refuseOthers(invocation, "`--compare`", ["compare", "against", "tolerance"]);
-    return comparisonOf(values);
-  }
-  const model = values.model!; // one of the two is there
+export async function plan(values: BenchValues, io: Io): Promise<TimingPlan> {
+  const { model, adapter, rounds, warmup, steps, seed } = values;
   checkBlockSize(values.blockSize);
   const paths = await findModel({ model, adapter }, io);
   const trains = values.what.includes("train");
@@ -80,7 +61,7 @@ export async function plan(
     .map((count) => ({ count, introduced: introducedOf(config, count) }));
   if (streams.some(({ introduced }) => introduced === "none")) requireBackbone(work);
   const opened = modelsOf(values, paths, checkpoint);
-  return { kind: "time", model, opened, streams, work, rounds, warmup, steps, seed };
+  return { model, opened, streams, work, rounds, warmup, steps, seed };
 }
 
 /** Refuses formats of weights that cannot be trained. */
@@ -104,13 +85,6 @@ function requireBackbone(work: readonly Work[]): void {
 function introducedOf(config: ModelConfig, streams: number): Streams["introduced"] {
   if (streams === config.streams) return isParScale(config) ? "own" : "none";
   return streams === 1 ? "none" : "random";
-}
-
-function comparisonOf({ compare, against, tolerance }: BenchValues): ComparisonPlan {
-  if (compare === "-" && against === "-") {
-    throw new UsageError("`--compare -` cannot be combined with `--against -`");
-  }
-  return { kind: "compare", compare: compare!, against: against!, tolerance };
 }
 
 /** Each value once, in the order of their first appearance. */

@@ -1,7 +1,7 @@
 /**
  * Carries out `parscale bench`: opens everything, lets all rows take turns, writes them as they end.
  *
- * Rows are complete in the last round only, one after another. Comparing is in `compare.ts`.
+ * Rows are complete in the last round only, one after another.
  */
 import type { PlanText } from "../../framework/command.ts";
 import { requireFreeMemory } from "../../input/limits.ts";
@@ -13,8 +13,7 @@ import { Report } from "../../output/report.ts";
 import type { Column } from "../../output/table.ts";
 import { bytesText, counted } from "../../output/units.ts";
 import { Cell, type Opened } from "./cell.ts";
-import { compareTimings, readTimings, SCHEMA, shownColumns } from "./compare.ts";
-import type { ComparisonPlan, TimingPlan, Work } from "./plan.ts";
+import type { TimingPlan, Work } from "./plan.ts";
 
 export { plan } from "./plan.ts";
 
@@ -34,21 +33,19 @@ const COLUMNS: readonly Column[] = [
   { key: "ratio", digits: 2 },
 ];
 
-/** Runs the command; the number is its exit code. */
-export async function run(
-  plan: ComparisonPlan | TimingPlan,
-  io: Io,
-  invocation: Invocation,
-): Promise<number> {
-  if (plan.kind === "compare") return await compareTimings(plan, io, invocation);
+/** Runs the command. */
+export async function run(plan: TimingPlan, io: Io, invocation: Invocation): Promise<void> {
   using opened = new DisposableStack();
   const cells = await openCells(plan, opened, io);
   memoryOf(cells);
   const devices = new Set(cells.map(({ on }) => on.device));
   using report = new Report(io, invocation, {
-    schema: SCHEMA,
+    schema: "parscale.bench/1",
     device: [...devices].join(","),
-    shown: shownColumns(COLUMNS, plan.work.some(({ what }) => what === "train")),
+    // Only tables with rows of training name what is trained.
+    shown: COLUMNS.filter(({ key }) =>
+      key !== "train_params" || plan.work.some(({ what }) => what === "train")
+    ),
   });
   const firsts = new Map<Work["what"], number>();
   for await (const cell of roundRobin(cells, plan, io)) {
@@ -64,16 +61,10 @@ export async function run(
       "prompt; ratio is to the first row of its kind",
   );
   await report.finish();
-  return 0;
 }
 
 /** For `--dry-run`; opens what would be timed, so that what is wrong with it shows. */
-export async function describe(plan: ComparisonPlan | TimingPlan, io: Io): Promise<PlanText> {
-  if (plan.kind === "compare") {
-    const { compare, against } = plan;
-    for (const path of [compare, against]) if (path !== "-") await readTimings(path, io);
-    return { lines: [`compares ${compare === "-" ? "stdin" : compare} with ${against}`] };
-  }
+export async function describe(plan: TimingPlan, io: Io): Promise<PlanText> {
   using opened = new DisposableStack();
   const cells = await openCells(plan, opened, io);
   const bytes = memoryOf(cells);
