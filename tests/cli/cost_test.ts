@@ -159,20 +159,6 @@ Deno.test("the figure is one whole SVG, and never overwrites unasked", () =>
     assertEquals(names(cwd), ["f.svg"]);
   }));
 
-Deno.test("--measured runs the rows next to the prediction", async () => {
-  const flags = "--measured -P 1,2 --batch 2 --input 20 --output 4 --runs 1 --threads 1";
-  const rows = await rowsOf(`cost --model ${MODEL} ${flags}`);
-  assertEquals(rows.map(({ streams }) => streams), [1, 2]);
-  for (const row of rows) {
-    assertEquals([row.hardware, row.device, row.weight_bits], ["this-machine", "cpu", 32]);
-    assertEquals([row.flops_efficiency, row.memory_efficiency], [1, 1]);
-    assert(row.measured_prefill_s > 0 && row.measured_decode_s > 0 && row.plan_bytes > 0);
-    assertAlmostEquals(row.latency_ratio, row.measured_latency_s / row.latency_s);
-  }
-  const huge = "cost --model 4.4B --measured --batch 4096 --hardware t4-16gb -P 64";
-  assertFailed(await runParscale(huge), 4, " of memory; ");
-});
-
 Deno.test("a quantized file counts with its own bits, in tables of ms, beside the machine at hand", () =>
   withScratch(async (cwd) => {
     await succeed(`convert --model ${PLAIN_MODEL} --quantize q8 --out q8`, { cwd });

@@ -62,10 +62,6 @@ const CASES: readonly Case[] = [
       .concat("--train-params", "all,introduced"),
   },
   {
-    name: "cost --measured",
-    args: ["cost", "--model", FOUR, "--measured", "--input", "16", "--output", "4"],
-  },
-  {
     name: "generate Qwen3.5",
     args: ["generate", "-m", HYBRID, ...prompt],
     read: ([row]) => row.tokens,
@@ -102,7 +98,7 @@ async function valuesOf(given: Case, device: string, folder: string) {
   const args = [...given.args, "--device", device];
   args.push(...(trains ? ["--out", `${folder}/run`] : ["--json"]));
   if (device === "cuda") args.push("--unverified");
-  if (device === "cuda" && given.name !== "cost --measured") args.push("--dtype", "f32");
+  if (device === "cuda") args.push("--dtype", "f32");
   const { code, stdout, stderr } = await runCommand(programLine(args), {
     stdin: given.stdin ?? "",
     env: { ...Deno.env.toObject(), PARSCALE_CACHE: `${folder}/cache` },

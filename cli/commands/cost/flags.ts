@@ -184,7 +184,7 @@ const hardwareFlags = flagGroup("Hardware", {
   hardware: {
     type: "path",
     placeholder: "NAME|FILE",
-    defaultText: "a100-sxm-80gb; this-machine with --measured",
+    defaultText: "a100-sxm-80gb",
     suggestions: DEVICES.map(({ name }) => name),
     summary: "Hardware to predict for: a name of the table, or a JSON file",
     details: "`parscale cost ls` prints the table. A file has name, bandwidth_gb_s, tflops " +
@@ -233,7 +233,7 @@ const bits = (what: string, more: string) =>
   ({
     type: "choice",
     choices: ["4", "8", "16", "32"],
-    defaultText: "16; 32 in training and with --measured",
+    defaultText: "16; 32 in training",
     summary: `Bits per ${what}`,
     details: more,
   }) as const;
@@ -286,38 +286,21 @@ const questionFlags = flagGroup("Questions", {
     type: "output",
     placeholder: "FILE",
     requires: ["mode=infer"],
-    conflictsWith: ["measured"],
     summary: "Draw loss against memory and latency, as the paper does",
     details: "Sizes of the paper, with arrows for more parameters and for more streams; means " +
       "over all batches and lengths. The file appears complete or not at all.",
   },
-  measured: {
-    type: "switch",
-    requires: ["mode=infer"],
-    summary: "Also run the rows here and report the measured times",
-    details: "Random weights of the shape, in 32 bits, on --device. What would not fit into " +
-      "the free memory is refused.",
-  },
   device: {
     ...engineFlags.device,
-    onlyWith: ["measured"],
-    summary: "Device of --measured",
-  },
-  runs: {
-    type: "int",
-    min: 1,
-    max: 1000,
-    default: 3,
-    onlyWith: ["measured"],
-    summary: "Timed runs of --measured, after one warm-up run",
-    details: "The medians are reported.",
+    onlyWith: ["hardware=this-machine"],
+    summary: "Device that --hardware this-machine measures",
   },
 });
 
 export const command = defineCommand({
   description:
     "Computes memory, latency and arithmetic of generation, or of a training step, from the shape " +
-    "of a model and the rates of the hardware. Nothing is run unless --measured asks for it.\n\n" +
+    "of a model and the rates of the hardware. Nothing of the model is run; `parscale bench` measures it.\n\n" +
     "--method exact, the default, is a roofline; --method paper gives the numbers of the ParScale " +
     "paper's own script to the last digit.\n\n" +
     "`parscale cost ls` prints the hardware that is known by name.",
@@ -332,8 +315,7 @@ export const command = defineCommand({
     "Does training fit?":
       "parscale cost --mode train --model 1.6B --streams 4 --train-params introduced " +
       "--batch 64 --micro-batch 1..8*2 --recompute",
-    "Is it true here?":
-      "parscale cost --model qwen-p4 --measured --streams 1,4 --input 128 --output 32",
+    "On this machine": "parscale cost --model qwen-p4 --hardware this-machine --streams 1,4",
   },
   arguments: [
     modelArgument,

@@ -44,7 +44,7 @@ export type CostPlan = { readonly kind: "list" } | EstimatePlan;
 /** Everything that is asked, but for rates that have yet to be measured. */
 export interface EstimatePlan
   extends Pick<CostValues, "mode" | "method" | "prefixCache" | "stepOverhead" | "batch"> {
-  readonly kind: "rows" | "figure" | "measured";
+  readonly kind: "rows" | "figure";
   readonly model: CostModel;
   readonly hardware: Hardware;
   readonly efficiency: Efficiencies;
@@ -56,8 +56,8 @@ export interface EstimatePlan
   readonly lengths: readonly { readonly input: number; readonly output: number }[];
   readonly training: TrainingPlan;
   readonly figure: { readonly path: string | undefined; readonly match: CostValues["match"] };
-  /** Device that `--measured` and `--hardware this-machine` run on. */
-  readonly device: Pick<CostValues, "device" | "threads" | "unverified" | "runs">;
+  /** Device that `--hardware this-machine` measures. */
+  readonly device: Pick<CostValues, "device" | "threads" | "unverified">;
 }
 
 /** Sizes of training steps. */
@@ -111,21 +111,20 @@ export async function plan(
   if (introduced && Math.max(model.streams, ...values.streams) === 1) {
     throw new UsageError("`--train-params introduced` needs more than one stream");
   }
-  const isOwn = values.hardware === THIS_MACHINE ||
-    (values.hardware === undefined && values.measured);
+  const isOwn = values.hardware === THIS_MACHINE;
   const { bandwidth: bandwidthGbS, tflops, capacity: capacityGb } = values;
   const isTraining = values.mode === "train";
   const width = (given: string | undefined, stored?: number) =>
-    Number(given ?? (isTraining || values.measured ? 32 : stored ?? 16));
+    Number(given ?? (isTraining ? 32 : stored ?? 16));
   const { mode, method, prefixCache, stepOverhead, batch, svg, match } = values;
-  const { device, threads, unverified, runs } = values;
+  const { device, threads, unverified } = values;
   return {
-    kind: values.measured ? "measured" : svg === undefined ? "rows" : "figure",
+    kind: svg === undefined ? "rows" : "figure",
     mode,
     method,
     model,
     hardware: {
-      isDefault: values.hardware === undefined && !isOwn,
+      isDefault: values.hardware === undefined,
       known: isOwn ? undefined : await readHardware(values.hardware ?? DEFAULT_DEVICE, values),
       given: {
         ...(bandwidthGbS !== undefined && { bandwidthGbS }),
@@ -152,7 +151,7 @@ export async function plan(
     lengths: isTraining ? [] : lengthsOf(values, model),
     training: trainingOf(values, model),
     figure: { path: svg, match },
-    device: { device, threads, unverified, runs },
+    device: { device, threads, unverified },
   };
 }
 

@@ -1,4 +1,4 @@
-/** Carries out `parscale cost`: rows of costs, measured rows, a figure or the list of hardware. */
+/** Carries out `parscale cost`: rows of costs, a figure or the list of hardware. */
 import {
   type CostQuestion,
   type CostShape,
@@ -41,14 +41,10 @@ export function describe(plan: CostPlan): PlanText {
 export async function run(plan: CostPlan, io: Io, invocation: Invocation): Promise<void> {
   if (plan.kind === "list") return await listHardware(io, invocation);
   // Loads the engine, which prediction does not need.
-  const measuring = () => import("./measure.ts");
-  const hardware = plan.hardware.known ?? await (await measuring()).calibrate(plan, io);
-  const setting = settingOf(plan, hardware);
+  const measured = async () => (await import("./calibrate.ts")).calibrate(plan, io);
+  const setting = settingOf(plan, plan.hardware.known ?? await measured());
   if (plan.kind === "rows") return await estimate(setting, io, invocation);
-  if (plan.kind === "figure") return await drawFigure(setting, io, invocation);
-  const predict = (work: Workload) => inferRow(setting, work);
-  const { measureRows } = await measuring();
-  await measureRows(setting, workloadsOf(setting), predict, io, invocation);
+  await drawFigure(setting, io, invocation);
 }
 
 /** Applies hardware flags to a plan; `--tflops` also scales the 4-, 8- and 32-bit rates. */

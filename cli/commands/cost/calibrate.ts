@@ -1,0 +1,27 @@
+/** Rates of the machine at hand, in 32 bits. */
+import type { CostDevice } from "../../../core/analysis/devices.ts";
+import { measureBandwidth, measurePeak } from "../../../core/analysis/peak.ts";
+import { memoryInfo } from "../../../core/base/platform/mod.ts";
+import { openDevice } from "../../../core/runtime/mod.ts";
+import type { Io } from "../../output/io.ts";
+import { type EstimatePlan, THIS_MACHINE } from "./plan.ts";
+
+/** Measures arithmetic and bandwidth; takes about a second on the processor. */
+export async function calibrate({ device: asked }: EstimatePlan, io: Io): Promise<CostDevice> {
+  io.detail("measuring this machine");
+  const device = await openDevice(asked.device, asked);
+  try {
+    const tflops = await measurePeak(device) / 1e12;
+    return {
+      name: THIS_MACHINE,
+      capacityGb: memoryInfo().total / 2 ** 30,
+      bandwidthGbS: await measureBandwidth(device) / 1e9,
+      tflops,
+      tflops32: tflops,
+      origin: "measured",
+      remark: device.name,
+    };
+  } finally {
+    device.close();
+  }
+}
