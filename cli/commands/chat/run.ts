@@ -3,6 +3,7 @@ import { dirname } from "node:path";
 import { DataError } from "../../../core/base/errors.ts";
 import { jsonValue } from "../../../core/base/files.ts";
 import { PLATFORM } from "../../../core/base/platform/mod.ts";
+import { xdgFolder } from "../../../core/base/platform/paths.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { refuseFlags } from "../../input/forms.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -135,7 +136,7 @@ async function* readLines(stdin: ReadableStream<Uint8Array>): AsyncGenerator<str
 /** The file of the history, one JSON string a line; undefined where there is no home. */
 function historyPath(io: Io): string | undefined {
   const home = PLATFORM.home(io.env);
-  const state = io.env("XDG_STATE_HOME") || (home && `${home}/.local/state`);
+  const state = xdgFolder(io.env, "XDG_STATE_HOME", home) || (home && `${home}/.local/state`);
   return state && `${state}/parscale/chat_history`;
 }
 
