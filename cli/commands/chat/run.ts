@@ -4,6 +4,7 @@ import { DataError } from "../../../core/base/errors.ts";
 import { jsonValue } from "../../../core/base/files.ts";
 import { PLATFORM } from "../../../core/base/platform/mod.ts";
 import { xdgFolder } from "../../../core/base/platform/paths.ts";
+import { decodeText, linesOf } from "../../../core/data/jsonl.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { refuseFlags } from "../../input/forms.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -123,14 +124,9 @@ function pipedLines(stdin: ReadableStream<Uint8Array>): Lines {
 }
 
 async function* readLines(stdin: ReadableStream<Uint8Array>): AsyncGenerator<string, undefined> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const bytes of stdin) {
-    const lines = (text + decoder.decode(bytes, { stream: true })).split("\n");
-    text = lines.pop()!;
-    yield* lines;
-  }
-  if (text !== "") yield text;
+  const at = (row: number) => `line ${row} of stdin`;
+  let row = 0;
+  for await (const line of linesOf(stdin, at)) yield decodeText(line, at(++row));
 }
 
 /** The file of the history, one JSON string a line; undefined where there is no home. */
