@@ -4,9 +4,8 @@
  * Parsing and resolving push `Problem`s; the end of the collection throws one `MisuseError`. Its
  * message joins all of them, the error writer prints each on its own line.
  */
-import { isUtf8 } from "node:buffer";
 import { UsageError } from "../../core/base/errors.ts";
-import { PLATFORM } from "../../core/base/platform/mod.ts";
+import { hasTextArguments } from "../../core/base/platform/mod.ts";
 
 /** One thing wrong with the request, with its remedy when one is known. */
 export interface Problem {
@@ -44,7 +43,6 @@ function shortened(problems: readonly Problem[]): Problem[] {
 /** Refuses arguments that are not UTF-8, whose bytes the runtime has made U+FFFD. */
 export function requireText(args: readonly string[]): void {
   const bad = args.find((arg) => arg.includes("\ufffd"));
-  if (bad === undefined || PLATFORM.name !== "linux") return;
-  if (isUtf8(Deno.readFileSync("/proc/self/cmdline"))) return;
+  if (bad === undefined || hasTextArguments()) return;
   throw new MisuseError([{ message: `the argument "${bad}" is not UTF-8 text` }]);
 }
