@@ -45,7 +45,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/checkpoint/gguf": 1200,
   "core/collective": 1250,
   "core/convert": 850,
-  "core/data": 3700,
+  "core/data": 3750,
   "core/eval/grading/code": 750,
   "core/eval/grading/ifeval": 1150,
   "core/eval/grading/math": 1350,

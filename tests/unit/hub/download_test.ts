@@ -215,7 +215,7 @@ Deno.test("a listing of 2,500 files is read to its end", async () => {
   assertEquals(hub.take().length, 3);
 });
 
-Deno.test("a listing that goes on at the origin of a mirror is read at the mirror", async () => {
+Deno.test("a listing whose next page is named at the origin of a mirror is read at the mirror", async () => {
   const files = new Map(["a", "b", "c"].map((name) => [name, new Uint8Array(1)]));
   const served = { ...REPOSITORY, commit: COMMIT, files, isLarge: () => false };
   await using origin = startHub([served]);
