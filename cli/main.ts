@@ -11,7 +11,7 @@ import {
 } from "./framework/command.ts";
 import { commands } from "./commands/mod.ts";
 import { commonFlags, type Format, rowFlags } from "./framework/common.ts";
-import { MisuseError } from "./framework/misuse.ts";
+import { MisuseError, requireText } from "./framework/misuse.ts";
 import { consumedAfter, parse, type ParsedArgs } from "./framework/parse.ts";
 import { peerCommandHint, suggestionHint } from "./framework/suggest.ts";
 import { type AllValues, type FlagTable, textsOf } from "./framework/table.ts";
@@ -122,6 +122,7 @@ function commandIndex(args: readonly string[], registry: readonly CommandEntry[]
 }
 
 async function dispatch(args: readonly string[], frame: Frame): Promise<number> {
+  requireText(args);
   const index = commandIndex(args, frame.registry);
   if (index < 0) return await withoutCommand(args, frame);
   const name = args[index]!;

@@ -5,6 +5,7 @@
  * message joins all of them, the error writer prints each on its own line.
  */
 import { UsageError } from "../../core/base/errors.ts";
+import { hasTextArguments } from "../../core/base/platform/mod.ts";
 
 /** One thing wrong with the request, with its remedy when one is known. */
 export interface Problem {
@@ -37,4 +38,11 @@ function shortened(problems: readonly Problem[]): Problem[] {
       ? kind
       : [...kind.slice(0, MOST), { message: `and ${kind.length - MOST} more` }]
   );
+}
+
+/** Refuses arguments that are not UTF-8, whose bytes the runtime has made U+FFFD. */
+export function requireText(args: readonly string[]): void {
+  const bad = args.find((arg) => arg.includes("\ufffd"));
+  if (bad === undefined || hasTextArguments()) return;
+  throw new MisuseError([{ message: `the argument "${bad}" is not UTF-8 text` }]);
 }

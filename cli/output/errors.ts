@@ -79,6 +79,9 @@ function describe(error: unknown): Omit<ErrorReport, "code"> {
     const hint = "check the owner and mode of the file and its folder";
     return ofMachine("permission denied", error.message, hint);
   }
+  if (error instanceof Deno.errors.InvalidData && error.message.startsWith("environment")) {
+    return ofMachine("cannot read the environment", error.message, "set it to UTF-8 text");
+  }
   if (error instanceof RangeError && /allocation failed|array length/i.test(error.message)) {
     return ofMachine("out of memory", error.message, "use a smaller batch or model");
   }

@@ -1,5 +1,6 @@
 /** Finds the folder of what is kept between runs and can be made again. */
 import { EnvironmentError } from "./errors.ts";
+import { pathIn } from "./platform/paths.ts";
 import { PLATFORM, type Platform } from "./platform/mod.ts";
 
 /**
@@ -11,7 +12,7 @@ export function cacheFolder(
   env: (name: string) => string | undefined,
   platform: Platform = PLATFORM,
 ): string {
-  const own = env("PARSCALE_CACHE");
+  const own = pathIn(env, "PARSCALE_CACHE", platform.home(env));
   if (own) return own;
   const caches = platform.caches(env);
   return caches ? `${caches}/parscale` : privateFolder(platform.temporary(env));

@@ -50,8 +50,9 @@ export function parseExactJson(text: string): unknown {
  */
 export function parseRowJson(text: string): unknown {
   const value = JSON.parse(text);
-  const { messages } = (value ?? {}) as { readonly messages?: unknown };
-  return messages !== undefined && losesForm(text) ? new Reader(text).value() : value;
+  const { messages, conversations } = (value ?? {}) as Readonly<Record<string, unknown>>;
+  const isChat = (messages ?? conversations) !== undefined;
+  return isChat && losesForm(text) ? new Reader(text).value() : value;
 }
 
 /** Returns whether `JSON.parse` loses the form of a number or the order of keys. */

@@ -165,9 +165,18 @@ export async function readRegularFile(
   return bytes;
 }
 
-/** The text of a file that `openRegularFile` opens; bytes that are not UTF-8 become U+FFFD. */
+/** The text of a file that `openRegularFile` opens. */
 export async function readRegularText(path: string, maxBytes?: number): Promise<string> {
-  return new TextDecoder().decode(await readRegularFile(path, maxBytes));
+  return utf8Text(await readRegularFile(path, maxBytes), `"${path}"`);
+}
+
+/** Decodes what a user wrote; `name` stands for it in messages. @throws {DataError} */
+export function utf8Text(bytes: Uint8Array, name: string): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new DataError(`${name} is not UTF-8 text`, { hints: ["convert it to UTF-8"] });
+  }
 }
 
 function requireRegular(path: string, info: Deno.FileInfo, maxBytes: number): void {
@@ -247,12 +256,7 @@ export function parseJsonObject(
   name = `"${path}"`,
   parse: JsonParser = JSON.parse,
 ): JsonObject {
-  let text: string;
-  try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    throw new DataError(`${name} is not valid JSON: it is not UTF-8 text`);
-  }
+  const text = utf8Text(bytes, name);
   if (jsonDepth(text) > MAX_JSON_DEPTH) {
     throw new DataError(`${name} nests JSON deeper than ${MAX_JSON_DEPTH} levels`);
   }

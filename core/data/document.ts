@@ -4,7 +4,8 @@
  * Keys that are not ours are ignored, and null counts as absent, since a table with optional columns
  * has no other way to say so.
  */
-import { isObject, type JsonObject, show } from "../base/files.ts";
+import { parseExactJson } from "../base/exact_json.ts";
+import { isObject, type JsonObject, jsonValue, show } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import type { ChatMessage } from "../tokenizer/tokenizer.ts";
 
@@ -32,10 +33,12 @@ export const IGNORED_LABEL = -100;
 const KIND_OF_KEY: Readonly<Record<string, DocumentKind>> = {
   text: "text",
   tokens: "tokens",
+  input_ids: "tokens",
   labels: "tokens",
   prompt: "completion",
   completion: "completion",
   messages: "messages",
+  conversations: "messages",
 };
 
 /** Every key we read; a table's other columns need not be decoded. */
@@ -44,20 +47,17 @@ export const DOCUMENT_KEYS: readonly string[] = [...Object.keys(KIND_OF_KEY), "t
 const KINDS_HINT =
   'a row is {"text": ...}, {"tokens": [...]}, {"prompt": ..., "completion": ...} or {"messages": [...]}';
 
-/** Filters of jq for rows of other programs, by the keys of such rows: ShareGPT's, Alpaca's, texts. */
-const CONVERSIONS: readonly (readonly [keys: readonly string[], filter: string])[] = [
-  [
-    ["conversations"],
-    '{messages: [.conversations[] | {role: ({human: "user", gpt: "assistant"}[.from] // .from), ' +
-    "content: .value}]}",
-  ],
+/** Rows of other programs by their keys, Alpaca's and texts: a filter of jq, and columns of SQL. */
+const CONVERSIONS: readonly (readonly [keys: readonly string[], filter: string, sql: string])[] = [
   [
     ["instruction", "output"],
     '{messages: [{role: "user", content: [.instruction, .input // empty | select(. != "")] | ' +
     'join("\\n\\n")}, {role: "assistant", content: .output}]}',
+    "[{role: 'user', content: concat_ws(chr(10) || chr(10), instruction INPUT)}, " +
+    "{role: 'assistant', content: output}] AS messages",
   ],
-  [["content"], "{text: .content}"],
-  [["code"], "{text: .code}"],
+  [["content"], "{text: .content}", "content AS text"],
+  [["code"], "{text: .code}", "code AS text"],
 ];
 
 /** Returns hints for a value that is not a row: the kinds of rows, and the command that converts it. */
@@ -65,6 +65,14 @@ function kindHints(value: unknown): string[] {
   const has = (key: string) => isObject(value) && key in value;
   const filter = Array.isArray(value) ? ".[]" : CONVERSIONS.find(([keys]) => keys.every(has))?.[1];
   return [KINDS_HINT, ...(filter ? [`convert: \`jq -c '${filter}' FILE > rows.jsonl\``] : [])];
+}
+
+/** Returns the command that converts a table with these columns; a general one for unknown columns. */
+export function tableHint(names: ReadonlySet<string>): string {
+  const [, , sql = "COLUMN AS text"] =
+    CONVERSIONS.find(([keys]) => keys.every((key) => names.has(key))) ?? [];
+  const columns = sql.replace(" INPUT", names.has("input") ? ", nullif(input, '')" : "");
+  return `convert: \`duckdb -c "COPY (SELECT ${columns} FROM 'FILE') TO 'rows.parquet'"\``;
 }
 
 /** Returns the name of a place in a file, for messages. */
@@ -79,7 +87,10 @@ export function toDocument(value: unknown, file: string, row: number): Document 
   const present = Object.keys(KIND_OF_KEY).filter((key) => (value[key] ?? null) !== null);
   const kinds = new Set(present.map((key) => KIND_OF_KEY[key]!));
   if (kinds.size === 0) {
-    const keys = Object.keys(value).map((key) => `"${key}"`).join(", ");
+    const quote = (keys: string[]) => keys.map((key) => `"${key}"`).join(", ");
+    const absent = Object.keys(KIND_OF_KEY).filter((key) => key in value);
+    if (absent.length > 0) throw wrong(at, `has null in ${quote(absent)}`, ["leave out such rows"]);
+    const keys = quote(Object.keys(value));
     const problem = keys === ""
       ? "is an empty object"
       : `has no "text", "tokens", "prompt" or "messages": its keys are ${shorten(keys)}`;
@@ -131,8 +142,9 @@ function requireText(row: JsonObject, key: string, at: string): string {
 }
 
 function requireTokens(row: JsonObject, at: string): { tokens: Int32Array; labels?: Int32Array } {
-  const tokens = requireIntegers(row.tokens, "tokens", at);
-  if (tokens.length === 0) throw wrong(at, 'has no token in "tokens"');
+  const key = row.tokens == null && row.input_ids != null ? "input_ids" : "tokens";
+  const tokens = requireIntegers(row[key], key, at);
+  if (tokens.length === 0) throw wrong(at, `has no token in "${key}"`);
   const negative = tokens.find((token) => token < 0);
   if (negative !== undefined) throw wrong(at, `has the negative token id ${negative}`);
   if ((row.labels ?? null) === null) return { tokens };
@@ -172,18 +184,48 @@ function requireMessages(
   row: JsonObject,
   at: string,
 ): { messages: readonly ChatMessage[]; tools?: readonly unknown[] } {
-  const { messages, tools } = row;
-  if (!Array.isArray(messages) || messages.length === 0) {
-    throw wrong(at, `has ${show(messages)} in "messages", expected a list of at least one message`);
+  const key = row.messages == null && row.conversations != null ? "conversations" : "messages";
+  const list = parsed(row[key]), tools = parsed(row.tools);
+  if (!Array.isArray(list) || list.length === 0) {
+    throw wrong(at, `has ${show(list)} in "${key}", expected a list of at least one message`);
   }
-  for (const message of messages) {
-    if (isObject(message) && typeof message.role === "string") continue;
-    throw wrong(at, `has message ${show(message)}, expected an object with "role" and "content"`);
-  }
-  if (!messages.some(({ role }) => role === "assistant")) {
-    throw wrong(at, "has no assistant turn, and only those are trained");
+  const messages = list.map((item) => toMessage(item, at));
+  if (!messages.some(isTrained)) {
+    const but = messages.some(({ role }) => role === "assistant") ? " but of weight 0" : "";
+    throw wrong(at, `has no assistant turn${but}, and only those are trained`);
   }
   if ((tools ?? null) === null) return { messages };
   if (!Array.isArray(tools)) throw wrong(at, `has ${show(tools)} in "tools", expected a list`);
   return { messages, tools };
+}
+
+/** A value that a table holds as JSON text, since its columns have one type. */
+function parsed(value: unknown): unknown {
+  if (typeof value !== "string") return value;
+  const found = jsonValue(value || "null", parseExactJson);
+  return found === undefined ? value : found;
+}
+
+/** Returns whether an answer is trained: one of weight 0 is context, as in fine-tuning by OpenAI. */
+export function isTrained({ role, weight }: ChatMessage): boolean {
+  return role === "assistant" && weight !== 0;
+}
+
+/** Roles of ShareGPT that have other names. */
+const ROLES: Readonly<Record<string, string>> = { human: "user", gpt: "assistant" };
+
+/** Checks a message; one of ShareGPT, with `from` and `value`, is read as by TRL. */
+function toMessage(item: unknown, at: string): ChatMessage {
+  const { from, value, ...rest } = isObject(item) ? item : {};
+  const message = typeof from === "string" && rest.role == null
+    ? { ...rest, role: Object.hasOwn(ROLES, from) ? ROLES[from] : from, content: value }
+    : item;
+  if (!isObject(message) || typeof message.role !== "string") {
+    throw wrong(at, `has message ${show(item)}, expected an object with "role" and "content"`);
+  }
+  const { role, weight } = message;
+  if (role === "assistant" && ![undefined, null, 0, 1].includes(weight as number)) {
+    throw wrong(at, `has weight ${show(weight)} in a message, expected 0 or 1`);
+  }
+  return message as ChatMessage;
 }

@@ -9,7 +9,7 @@ import { DataError, ParscaleError } from "../base/errors.ts";
 import { encodePair, startTokenOf } from "../tokenizer/pair.ts";
 import { contentText } from "../tokenizer/content.ts";
 import { type ChatMessage, renderChat, type Tokenizer } from "../tokenizer/tokenizer.ts";
-import { type Document, IGNORED_LABEL } from "./document.ts";
+import { type Document, IGNORED_LABEL, isTrained } from "./document.ts";
 
 /** A chat template writes out the tokens that frame a text. */
 const UNFRAMED = { frame: false } as const;
@@ -96,7 +96,7 @@ async function encodeWith(
   }
 }
 
-/** The conversation up to its last answer; answers are trained to their end marker. */
+/** The conversation up to its last trained answer; answers are trained to their end marker. */
 async function encodeMessages(
   tokenizer: Tokenizer,
   { messages, tools }: Document & { kind: "messages" },
@@ -104,7 +104,7 @@ async function encodeMessages(
   const stored: number[] = [];
   let done = "";
   for (const [index, message] of messages.entries()) {
-    if (message.role !== "assistant") continue;
+    if (!isTrained(message)) continue;
     const render = (count: number, addGenerationPrompt: boolean) =>
       renderChat(tokenizer, messages.slice(0, count), { addGenerationPrompt, tools });
     const question = await render(index, true), answered = await render(index + 1, false);

@@ -36,9 +36,10 @@ export function repositoryOf({ repository }: Pick<HubData, "repository">): Repos
 /** Asks the hub for the commit and its files. */
 export async function findHubData(client: HubClient, spec: string): Promise<HubData> {
   const { name, revision, glob } = parseSpec(spec);
-  if (client.access.isOffline) {
-    throw new EnvironmentError(`HF_HUB_OFFLINE is set, and "${spec}" is on the hub`, {
-      hints: ["unset HF_HUB_OFFLINE, or pass local files"],
+  const { offline } = client.access;
+  if (offline) {
+    throw new EnvironmentError(`${offline} is set, and "${spec}" is on the hub`, {
+      hints: [`unset ${offline}, or pass local files`],
     });
   }
   const repository = repositoryOf({ repository: name });
@@ -51,12 +52,19 @@ export async function findHubData(client: HubClient, spec: string): Promise<HubD
     requireReadable(spec, files);
     return { spec, repository: name, commit, files };
   } catch (error) {
-    throw explain(error, client, { repository, revision });
+    const isCut = error instanceof StatusError && error.code === "RevisionNotFound" &&
+      glob.includes("/");
+    const hints = isCut ? ["write the slashes of a revision as %2F, such as @feature%2Fx"] : [];
+    throw explain(error, client, { repository, revision, hints });
   }
 }
 
+/** A branch that the hub makes, whose slashes do not end the revision, as in its HfFileSystem. */
+const HUB_BRANCH = /(?<=^[^@]*@)refs\/(convert\/[\w.-]+|pr\/\d+)/;
+
 function parseSpec(spec: string): { name: string; revision: string; glob: string } {
-  const [, named, glob] = /^hf:\/\/datasets\/([^/]+\/[^/]+)\/(.+)$/.exec(spec) ?? [];
+  const written = spec.replace(HUB_BRANCH, encodeURIComponent);
+  const [, named, glob] = /^hf:\/\/datasets\/([^/]+\/[^/]+)\/(.+)$/.exec(written) ?? [];
   const parsed = named === undefined ? undefined : parseName(named);
   if (parsed && glob !== undefined) return { ...parsed, glob };
   throw new UsageError(`"${spec}" does not name files of a dataset`, {

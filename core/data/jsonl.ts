@@ -54,7 +54,7 @@ export async function* readJsonRows(
 }
 
 /** The lines of a text without their line feeds; `at` says where a row is. */
-async function* linesOf(
+export async function* linesOf(
   chunks: AsyncIterable<Uint8Array>,
   at: (row: number) => string,
 ): AsyncGenerator<Uint8Array> {

@@ -7,7 +7,7 @@
 import type { AsyncBuffer, Compressors, FileMetaData, RowGroup, SchemaTree } from "hyparquet";
 import { openRegularFile, readExactlySync } from "../base/files.ts";
 import { DataError, ParscaleError } from "../base/errors.ts";
-import { type Document, DOCUMENT_KEYS, toDocument } from "./document.ts";
+import { type Document, DOCUMENT_KEYS, tableHint, toDocument } from "./document.ts";
 
 /** Unpacked bytes to hold at once; below it a row group is read in one piece. */
 const WINDOW_BYTES = 64 << 20;
@@ -107,7 +107,7 @@ export class Table {
       const rowEnd = Math.min(rows, rowStart + step);
       const options = { file, metadata, columns, compressors, rowStart, rowEnd, parsers: STRICT };
       const found = await orDataError(path, () => parquetReadObjects(options));
-      for (const row of found) yield toJson(row);
+      for (const row of found) yield toJson(row, true);
     }
   }
 
@@ -210,7 +210,7 @@ export function wantedColumns(names: ReadonlySet<string>, path: string): string[
   const found = [...names].map((name) => `"${name}"`).join(", ");
   throw new DataError(
     `"${path}" has none of the columns "text", "tokens", "prompt" and "completion", or "messages": it has ${found}`,
-    { hints: ["rename the column that holds the text"] },
+    { hints: [tableHint(names)] },
   );
 }
 
@@ -225,16 +225,16 @@ function sizeOfGroup(
   return { rows: Number(num_rows), windows: Math.ceil(bytes / WINDOW_BYTES) || 1 };
 }
 
-/** A value as JSON has it: plain numbers and lists, and no fields that are null. */
-function toJson(value: unknown): unknown {
+/** A value as JSON has it: plain numbers and lists, and no fields that are null but a row's own. */
+function toJson(value: unknown, isRow = false): unknown {
   if (typeof value === "bigint") return Number(value);
-  if (ArrayBuffer.isView(value)) return Array.from(value as unknown as ArrayLike<number>, toJson);
-  if (Array.isArray(value)) return value.map(toJson);
+  if (ArrayBuffer.isView(value)) {
+    return Array.from(value as unknown as ArrayLike<number>, (one) => toJson(one));
+  }
+  if (Array.isArray(value)) return value.map((one) => toJson(one));
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(
-    Object.entries(value).filter(([, field]) => field !== null).map(([key, field]) => [
-      key,
-      toJson(field),
-    ]),
+    Object.entries(value).filter(([, field]) => isRow || field !== null)
+      .map(([key, field]) => [key, toJson(field)]),
   );
 }

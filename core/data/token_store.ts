@@ -13,7 +13,7 @@ import type { DocumentKind } from "./document.ts";
 import { idOf } from "./encode.ts";
 
 /** Changes with the files' layout or with the tokens that a document becomes. */
-export const STORE_SCHEMA = "parscale.tokens/1";
+export const STORE_SCHEMA = "parscale.tokens/2";
 
 /** Tokens after which a shard takes no further document. */
 export const SHARD_TOKENS = 2 ** 26;

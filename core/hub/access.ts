@@ -4,6 +4,7 @@
 import { EnvironmentError } from "../base/errors.ts";
 import { readRegularText, statIfExists } from "../base/files.ts";
 import { type Environment, homeFolder } from "../base/platform/mod.ts";
+import { accountHome, pathIn, xdgFolder } from "../base/platform/paths.ts";
 
 /** Address of the hub, token, and folder of downloads. */
 export interface HubAccess {
@@ -13,8 +14,10 @@ export interface HubAccess {
   readonly token: string | undefined;
   /** Cache folder shared with other programs. */
   readonly cache: string;
-  /** `HF_HUB_OFFLINE`: no request is made. */
-  readonly isOffline: boolean;
+  /** The variable that forbids requests. */
+  readonly offline?: string | undefined;
+  /** True where the user forbids tokens that no command names, which are all there are. */
+  readonly forbidsToken?: boolean;
 }
 
 const PUBLIC_HUB = "https://huggingface.co";
@@ -26,19 +29,23 @@ const PUBLIC_HUB = "https://huggingface.co";
 export async function hubAccess(
   env: Environment = (name) => Deno.env.get(name),
 ): Promise<HubAccess> {
-  const home = hubFolder(env);
-  return {
-    endpoint: endpointOf(env),
-    token: await tokenOf(env, home),
-    cache: env("HF_HUB_CACHE") || `${home}/hub`,
-    isOffline: /^(1|on|yes|true)$/i.test(env("HF_HUB_OFFLINE") ?? ""),
-  };
+  const home = homeFolder(env) ?? accountHome();
+  const path = (name: string) => pathIn(env, name, home);
+  const caches = xdgFolder(env, "XDG_CACHE_HOME", home) ?? `${home ?? "."}/.cache`;
+  const folder = path("HF_HOME") ?? `${caches}/huggingface`;
+  const cache = path("HF_HUB_CACHE") ?? path("HUGGINGFACE_HUB_CACHE") ?? `${folder}/hub`;
+  const forbidsToken = isTrue(env("HF_HUB_DISABLE_IMPLICIT_TOKEN"));
+  const token = forbidsToken
+    ? undefined
+    : await tokenOf(env, path("HF_TOKEN_PATH") ?? `${folder}/token`);
+  // "HF_HUB_OFFLINE=0" overrules the other.
+  const deciding = env("HF_HUB_OFFLINE") ? "HF_HUB_OFFLINE" : "TRANSFORMERS_OFFLINE";
+  const offline = isTrue(env(deciding)) ? deciding : undefined;
+  return { endpoint: endpointOf(env), token, forbidsToken, cache, offline };
 }
 
-/** Returns the cache folder of huggingface_hub, which is below `~/.cache` on every system. */
-function hubFolder(env: Environment): string {
-  const cache = env("XDG_CACHE_HOME") || `${homeFolder(env) ?? "."}/.cache`;
-  return env("HF_HOME") || `${cache}/huggingface`;
+function isTrue(value: string | undefined): boolean {
+  return /^(1|on|yes|true)$/i.test(value ?? "");
 }
 
 /** A value pasted with a line break or a slash at its end is fine. */
@@ -50,9 +57,8 @@ function endpointOf(env: Environment): string {
   });
 }
 
-async function tokenOf(env: Environment, home: string): Promise<string | undefined> {
-  const given = env("HF_TOKEN")?.trim();
-  const path = env("HF_TOKEN_PATH") || `${home}/token`;
+async function tokenOf(env: Environment, path: string): Promise<string | undefined> {
+  const given = (env("HF_TOKEN") || env("HUGGING_FACE_HUB_TOKEN"))?.trim();
   const token = given || (await readIfExists(path))?.trim();
   // Anything else could not be sent as a header; the value itself is never shown.
   if (!token || /^[\x21-\x7e]+$/.test(token)) return token || undefined;

@@ -42,11 +42,13 @@ function tokenHint(status: number, { token }: HubClient["access"]): readonly str
 
 function refusal(
   cause: StatusError,
-  { endpoint, token }: HubClient["access"],
+  { endpoint, token, forbidsToken }: HubClient["access"],
   { repository: { kind, name }, revision, prefix = "", hints = [] }: Asked,
 ): ParscaleError {
   const page = `${endpoint}/${kind === "dataset" ? "datasets/" : ""}${name}`;
-  const ask = token === undefined ? "put a token into HF_TOKEN" : "check the token in HF_TOKEN";
+  const ask = forbidsToken
+    ? "unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which forbids every token"
+    : `${token === undefined ? "put a token into" : "check the token in"} HF_TOKEN`;
   const { status, code } = cause;
   const say = (text: string, ...more: string[]) =>
     new DataError(`${prefix}${text}`, { cause, hints: [...hints, ...more] });

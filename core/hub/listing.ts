@@ -61,7 +61,10 @@ function apiUrl({ access }: HubClient, { kind, name }: Repository): string {
   return `${access.endpoint}/api/${kind}s/${name}`;
 }
 
-/** The address of the next page, which has to be on the hub: the token goes there. */
+/**
+ * The address of the next page. It is asked at the hub, where the token goes, since a mirror may pass on
+ * a link to its origin.
+ */
 function nextPage(
   { access }: HubClient,
   repository: Repository,
@@ -71,8 +74,9 @@ function nextPage(
   const target = /<([^>]*)>\s*;[^,]*rel="?next"?/.exec(link ?? "")?.[1];
   if (target === undefined) return undefined;
   const url = URL.parse(target, base);
-  if (url?.origin === new URL(access.endpoint).origin) return url.href;
-  throw listingError(repository, `a next page on "${url?.origin ?? target}"`);
+  if (url === null) throw listingError(repository, `a next page on "${target}"`);
+  if (url.origin === new URL(access.endpoint).origin) return url.href;
+  return `${access.endpoint}${url.pathname}${url.search}`;
 }
 
 function listingError({ name }: Repository, found: string): DataError {

@@ -98,9 +98,10 @@ async function resolveFolder(
   const isWhole = earlier?.missing.length === 0;
   const needsConfig = options.configOnly && named.gguf === undefined;
   if (earlier && needsConfig && !earlier.missing.includes(CONFIG_FILE)) return earlier.folder;
-  if (client.access.isOffline) {
+  const { offline } = client.access;
+  if (offline) {
     if (isWhole) return earlier.folder;
-    throw await offline(model, cache, earlier);
+    throw await notDownloaded(model, offline, cache, earlier);
   }
   if (isCommit(named.revision)) {
     const folder = cache.snapshot(named.revision);
@@ -247,8 +248,9 @@ async function earlierDownload(
   return { folder, missing: await missingOf(folder, named) };
 }
 
-async function offline(
+async function notDownloaded(
   model: string,
+  offline: string,
   cache: RepositoryCache,
   earlier?: EarlierDownload,
 ): Promise<Error> {
@@ -260,10 +262,10 @@ async function offline(
     : [];
   const [base] = model.split(":");
   const files = names.filter(isGgufName).sort().map((name) => `${base}:${name}`);
-  return new EnvironmentError(`no such folder: "${model}", and HF_HUB_OFFLINE is set: ${lack}`, {
+  return new EnvironmentError(`no such folder: "${model}", and ${offline} is set: ${lack}`, {
     hints: [
       ...files.length > 0 ? [`name the file: ${files.join(", ")}`] : [],
-      "unset HF_HUB_OFFLINE, or pass a local folder",
+      `unset ${offline}, or pass a local folder`,
     ],
   });
 }

@@ -25,10 +25,11 @@ export class RemoteFile {
   /** Bytes `start` to `end`, which may lie beyond the file. */
   async read(start: number, end: number): Promise<Uint8Array<ArrayBuffer>> {
     const { size, path } = this.file;
-    if (this.client.access.isOffline) {
+    const { offline } = this.client.access;
+    if (offline) {
       throw new EnvironmentError(
-        `HF_HUB_OFFLINE is set, and "${path}" of ${this.repository.name} is not tokenized in full`,
-        { hints: ["unset HF_HUB_OFFLINE"] },
+        `${offline} is set, and "${path}" of ${this.repository.name} is not tokenized in full`,
+        { hints: [`unset ${offline}`] },
       );
     }
     const bytes = new Uint8Array(Math.max(0, Math.min(end, size) - start));

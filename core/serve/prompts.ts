@@ -4,6 +4,7 @@
  * It runs on the server's own thread for short bodies, and on another for long ones; see
  * `long_bodies.ts`.
  */
+import { isUtf8 } from "node:buffer";
 import { parseExactJson } from "../base/exact_json.ts";
 import { jsonDepth, jsonValue } from "../base/files.ts";
 import type { Tokenizer, TokenizerInfo } from "../tokenizer/types.ts";
@@ -35,6 +36,7 @@ export function promptModelOf({ session, maxLength }: ServedModel): PromptModel 
 
 /** Reads a body of limited depth. @throws {ApiError} 400 for other text */
 export function readBody(bytes: Uint8Array): unknown {
+  if (!isUtf8(bytes)) throw new ApiError(400, "the request body is not UTF-8 text");
   const text = new TextDecoder().decode(bytes);
   if (jsonDepth(text) > MAX_DEPTH) {
     throw new ApiError(400, `the request body nests JSON deeper than ${MAX_DEPTH} levels`);

@@ -74,6 +74,9 @@ export function readRequest(kind: ServeRequest["kind"], body: unknown): ServeReq
   if (tools && fields.boolean("ignore_eos")) throw exclusive("ignore_eos", "tools");
   if (format && tools) throw exclusive("response_format", "tools");
   const own = fields.object("parscale", ["streams", "weights"]);
+  const topP = fields.number("top_p", 1, { min: 0, max: 1 });
+  // −1 is vLLM's word for all tokens.
+  const topK = Math.max(0, fields.integer("top_k", { min: -1, max: 2 ** 31 }) ?? 0);
   return {
     kind,
     model: fields.text("model"),
@@ -83,9 +86,9 @@ export function readRequest(kind: ServeRequest["kind"], body: unknown): ServeReq
     maxTokens: readMaxTokens(kind, fields),
     sampling: {
       temperature: fields.number("temperature", 1, { min: 0 }),
-      topP: fields.number("top_p", 1, { above: 0, max: 1 }),
-      // −1 is vLLM's word for all tokens.
-      topK: Math.max(0, fields.integer("top_k", { min: -1, max: 2 ** 31 }) ?? 0),
+      // 0 leaves the most likely token alone.
+      topP: topP || 1,
+      topK: topP === 0 ? 1 : topK,
       minP: fields.number("min_p", 0, { min: 0, max: 1 }),
       repetitionPenalty: fields.number("repetition_penalty", 1, { above: 0, max: 1e6 }),
       frequencyPenalty: fields.number("frequency_penalty", 0, PENALTIES),

@@ -38,7 +38,7 @@ const BLOCK = /^\s*```(?:json)?\s*(?=\{)/, BLOCK_START = /^\s*(?:`{1,2}|```j?s?o
 /** Marks of a thought, in which nothing is called. */
 const THOUGHT = "<think>", THOUGHT_END = "</think>";
 
-/** What may follow the mark of a call; after anything else the mark is a mention in a text. */
+/** Text that may follow the mark of a call; after any other the mark is a mention in a text. */
 const CALL_START = /^\s*(\{\s*(["}]|$)|$)/, CUT_START = /^\s*(\{\s*)?$/;
 
 /** Facts about an answer. */

@@ -219,7 +219,7 @@ export class TextStream {
     return token ? Math.min(this.text.length, token.text + at - token.spelled) : this.text.length;
   }
 
-  /** Where the longest end of the text begins that may become a stop string. */
+  /** Place of the longest end of the text that may become a stop string. */
   #heldBack(): number {
     const lengths = this.#stops.map((stop) => lengthBegun(this.#spelled, stop));
     return this.#spelled.length - Math.max(0, ...lengths);

@@ -34,7 +34,7 @@ export function contentText(content: unknown): string {
   throw new DataError(`a message has content that is not text: ${show(content)}`);
 }
 
-/** What a template writes of the content of a role: texts, lists of one part, lists of any length. */
+/** Contents that a template writes for a role: texts, lists of one part, lists of any length. */
 interface Reading {
   readonly text: boolean;
   readonly onePart: boolean;

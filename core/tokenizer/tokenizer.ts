@@ -11,6 +11,7 @@ import {
   parseJsonObject,
   readRegularText,
   show,
+  utf8Text,
 } from "../base/files.ts";
 import { openModelFiles } from "../checkpoint/model_files.ts";
 import { isGgufName, type ModelFiles, type TokenizerLists } from "../base/companions.ts";
@@ -226,8 +227,8 @@ async function findChatTemplates(
 ): Promise<Pick<TokenizerInfo, "chatTemplate" | "toolTemplate">> {
   const name = "chat_template.jinja";
   if (await files.has(name)) {
-    const text = new TextDecoder().decode(await files.read(name, MAX_TEMPLATE_BYTES));
-    return { chatTemplate: text };
+    const bytes = await files.read(name, MAX_TEMPLATE_BYTES);
+    return { chatTemplate: utf8Text(bytes, `"${directory}/${name}"`) };
   }
   if (typeof field === "string") return { chatTemplate: field };
   if ((field ?? null) === null) return {};

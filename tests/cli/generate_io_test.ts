@@ -82,6 +82,29 @@ Deno.test("text is one prompt without its last line end, also where it looks lik
   assertEquals(json.stats.prompt_tokens > 4, true);
 });
 
+Deno.test("bytes that are not UTF-8 are refused wherever they come from", () =>
+  withScratch(async (cwd) => {
+    await Deno.writeFile(`${cwd}/latin1`, Uint8Array.of(0x63, 0x61, 0x66, 0xe9, 0x0a));
+    const rows: [line: string, words: string, onLinux?: boolean][] = [
+      [`chat ${CHAT_MODEL} < latin1`, "line 1 of stdin is not UTF-8"],
+      [`(echo hi; cat latin1) | parscale chat ${CHAT_MODEL}`, "line 2 of stdin is not UTF-8"],
+      [`${FEW} < latin1`, "stdin is not valid UTF-8"],
+      [`${FEW} --chat --chat-template latin1 --prompt x`, '"latin1" is not UTF-8 text'],
+      [`${FEW} --config latin1 --prompt x`, '"latin1" is not UTF-8 text'],
+      [`${FEW} --prompt "$(cat latin1)"`, "the argument", true],
+      [`PARSCALE_DEVICE="$(cat latin1)" parscale ${FEW} --prompt x`, "the environment", true],
+    ];
+    for (const [line, words, onLinux] of rows) {
+      if (onLinux && Deno.build.os !== "linux") continue;
+      const script = line.includes("parscale ") ? line : `parscale ${line}`;
+      const { code, stderr } = await runShell(script, { cwd });
+      assert(code !== 0 && code !== 70, line);
+      assertStringIncludes(stderr, words, line);
+    }
+    // U+FFFD itself is text.
+    assertEquals((await runParscale(`${FEW} --prompt \ufffd`)).code, 0);
+  }));
+
 Deno.test("ids are echoed whatever they are, row numbers count rows", async () => {
   const ids = ["x", undefined, [1, { b: 2 }]];
   const rows = await rowsOf(FEW, { stdin: jsonLines(...ids.map((id) => ({ id, prompt: "a" }))) });

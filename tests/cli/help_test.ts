@@ -16,7 +16,8 @@ Deno.test("the environment topic names every variable that the program reads", a
       "CONDA_PREFIX CUDA_PATH DENORT_BIN").split(" ");
   const root = fileURLToPath(new URL("../../", import.meta.url));
   const read = [...sources(`${root}core`), ...sources(`${root}cli`)].flatMap((text) =>
-    [...text.matchAll(/(?:\benv(?:\.get)?\(|variable: )"([A-Z_]+)"/g)].map(([, name]) => name!)
+    [...text.matchAll(/\b(?:env(?:\.get)?\(|env, |path\(|variable: )"([A-Z_]+)"/g)]
+      .map(([, name]) => name!)
   );
   assert(read.includes("HF_TOKEN") && read.includes("PARSCALE_NVRTC"));
   assertEquals(read.filter((name) => !listed.has(name) && !usual.includes(name)), []);

@@ -134,6 +134,20 @@ Deno.test("completions", async (t) => {
     assertEquals((await of(1.5)).error.param, "seed");
   });
 
+  await t.step("a top_p of 0 takes the most likely token at any temperature", async () => {
+    const [{ text }] = (await server.complete(greedy)).choices;
+    const { choices } = await server.complete({
+      ...greedy,
+      temperature: 2,
+      top_p: 0,
+      top_k: 5,
+      n: 2,
+    });
+    // deno-lint-ignore no-explicit-any -- any field
+    assertEquals(choices.map((choice: any) => choice.text), [text, text]);
+    assertEquals((await server.complete({ ...greedy, top_p: -0.1 })).error.param, "top_p");
+  });
+
   await t.step("a stop string ends the text before it and is not sent in a stream", async () => {
     const { choices: [{ text }] } = await server.complete(greedy);
     const stop = text.slice(5, 8);

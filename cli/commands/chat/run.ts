@@ -3,6 +3,8 @@ import { dirname } from "node:path";
 import { DataError } from "../../../core/base/errors.ts";
 import { jsonValue } from "../../../core/base/files.ts";
 import { PLATFORM } from "../../../core/base/platform/mod.ts";
+import { xdgFolder } from "../../../core/base/platform/paths.ts";
+import { decodeText, linesOf } from "../../../core/data/jsonl.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { refuseFlags } from "../../input/forms.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -122,20 +124,15 @@ function pipedLines(stdin: ReadableStream<Uint8Array>): Lines {
 }
 
 async function* readLines(stdin: ReadableStream<Uint8Array>): AsyncGenerator<string, undefined> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const bytes of stdin) {
-    const lines = (text + decoder.decode(bytes, { stream: true })).split("\n");
-    text = lines.pop()!;
-    yield* lines;
-  }
-  if (text !== "") yield text;
+  const at = (row: number) => `line ${row} of stdin`;
+  let row = 0;
+  for await (const line of linesOf(stdin, at)) yield decodeText(line, at(++row));
 }
 
 /** The file of the history, one JSON string a line; undefined where there is no home. */
 function historyPath(io: Io): string | undefined {
   const home = PLATFORM.home(io.env);
-  const state = io.env("XDG_STATE_HOME") || (home && `${home}/.local/state`);
+  const state = xdgFolder(io.env, "XDG_STATE_HOME", home) || (home && `${home}/.local/state`);
   return state && `${state}/parscale/chat_history`;
 }
 

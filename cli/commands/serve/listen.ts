@@ -84,14 +84,19 @@ async function respond(
 }
 
 function requestOf(incoming: IncomingMessage, signal: AbortSignal): Request {
-  const { method = "GET", url = "/", rawHeaders } = incoming;
+  const { method = "GET", url = "/", httpVersion, rawHeaders } = incoming;
   const headers = new Headers();
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
     headers.append(rawHeaders[i]!, rawHeaders[i + 1]!);
   }
+  // The absolute form names the host itself (RFC 9112, 3.2.2); HTTP/1.0 has none, but browsers have.
+  const target = /^https?:\/\//i.test(url) ? URL.parse(url) : null;
+  if (target) headers.set("host", target.host);
+  else if (httpVersion === "1.0" && !headers.has("host")) headers.set("host", "localhost");
+  const path = target ? target.pathname + target.search : url;
   const hasBody = method !== "GET" && method !== "HEAD";
   // A name of our own: the client's is in the headers.
-  return new Request(`http://localhost${url.startsWith("/") ? "" : "/"}${url}`, {
+  return new Request(`http://localhost${path.startsWith("/") ? "" : "/"}${path}`, {
     method,
     headers,
     signal,

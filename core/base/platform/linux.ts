@@ -1,13 +1,10 @@
 /** Linux. */
 import { groupLimits } from "./control_groups.ts";
-import { codeOf, type Environment, type Platform, type ReadFile } from "./types.ts";
+import { xdgFolder } from "./paths.ts";
+import { codeOf, type Platform, type ReadFile } from "./types.ts";
 
 /** `/proc/self/status`, a line for each field. */
 const STATUS = "/proc/self/status";
-
-function home(env: Environment): string | undefined {
-  return env("HOME") || undefined;
-}
 
 export const LINUX: Platform = {
   name: "linux",
@@ -17,8 +14,11 @@ export const LINUX: Platform = {
   endingSignals: ["SIGINT", "SIGTERM", "SIGHUP"],
   childVariables: ["PATH", "HOME", "DENO_DIR", "XDG_CACHE_HOME"],
   hasModes: true,
-  home,
-  caches: (env) => env("XDG_CACHE_HOME") || (home(env) && `${home(env)}/.cache`),
+  home: (env) => env("HOME") || undefined,
+  caches(env) {
+    const home = this.home(env);
+    return xdgFolder(env, "XDG_CACHE_HOME", home) || (home && `${home}/.cache`);
+  },
   temporary: (env) => env("TMPDIR") || "/tmp",
   limits: groupLimits,
   peakMemory(read: ReadFile): number | null {

@@ -1,5 +1,6 @@
 /** macOS, as far as it differs from Linux. */
 import { LINUX } from "./linux.ts";
+import { xdgFolder } from "./paths.ts";
 import { NO_LIMITS, type Platform } from "./types.ts";
 
 export const MACOS: Platform = {
@@ -9,7 +10,7 @@ export const MACOS: Platform = {
   posix: { libc: "libSystem.B.dylib", anonymous: 0x1000 },
   caches(env) {
     const home = this.home(env);
-    return env("XDG_CACHE_HOME") || (home && `${home}/Library/Caches`);
+    return xdgFolder(env, "XDG_CACHE_HOME", home) || (home && `${home}/Library/Caches`);
   },
   limits: () => NO_LIMITS,
   peakMemory: () => null,

@@ -2,6 +2,7 @@
  * The operating system of this process. Everything that depends on it goes through here, and nothing
  * here loads native code; `core/runtime` maps memory by the names and constants below.
  */
+import { isUtf8 } from "node:buffer";
 import { LINUX } from "./linux.ts";
 import { MACOS } from "./macos.ts";
 import { codeOf, type Environment, type Platform, type ReadFile } from "./types.ts";
@@ -18,7 +19,7 @@ export const PLATFORM: Platform = platformFor(Deno.build.os);
 
 const environment: Environment = (name) => Deno.env.get(name);
 
-function ifAny(read: () => string): string | undefined {
+function ifAny<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch {
@@ -73,6 +74,11 @@ export function peakMemory(): number | null {
 /** Returns whether this process was started with SIGHUP ignored; false where the system does not say. */
 export function ignoresHangup(): boolean {
   return PLATFORM.ignoresHangup(readIfAny);
+}
+
+/** Returns whether the arguments of this process are UTF-8; true where the system does not say. */
+export function hasTextArguments(): boolean {
+  return isUtf8(ifAny(() => Deno.readFileSync("/proc/self/cmdline")) ?? new Uint8Array());
 }
 
 /** Returns whether the processor has AVX2; false where the system does not say. */

@@ -1,4 +1,5 @@
 /** Windows. */
+import { xdgFolder } from "./paths.ts";
 import { codeOf, NO_LIMITS, type Platform } from "./types.ts";
 
 /**
@@ -19,7 +20,8 @@ export const WINDOWS: Platform = {
   home: (env) => env("USERPROFILE") || env("HOME") || undefined,
   caches(env) {
     const home = this.home(env);
-    return env("XDG_CACHE_HOME") || env("LOCALAPPDATA") || (home && `${home}\\AppData\\Local`);
+    return xdgFolder(env, "XDG_CACHE_HOME", home) || env("LOCALAPPDATA") ||
+      (home && `${home}\\AppData\\Local`);
   },
   temporary: (env) => env("TEMP") || env("TMP") || `${env("SystemRoot") ?? "C:\\Windows"}\\Temp`,
   limits: () => NO_LIMITS,

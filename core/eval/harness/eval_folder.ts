@@ -19,9 +19,10 @@ import {
   ioError,
   type JsonObject,
   readJsonObject,
-  readRegularText,
+  readRegularFile,
   show,
   statIfExists,
+  utf8Text,
 } from "../../base/files.ts";
 import { writeAllSync } from "../../base/write_all.ts";
 import { rename } from "../../base/platform/rename.ts";
@@ -159,12 +160,9 @@ export class EvalFolder implements Disposable {
   async #readWhole(name: string): Promise<string> {
     const path = join(this.path, name);
     if (!await statIfExists(path)) return "";
-    const text = await readRegularText(path);
-    const whole = text.slice(0, text.lastIndexOf("\n") + 1);
-    if (whole.length < text.length) {
-      await Deno.truncate(path, new TextEncoder().encode(whole).length);
-    }
-    return whole;
+    const bytes = await readRegularFile(path), end = bytes.lastIndexOf(10) + 1;
+    if (end < bytes.length) await Deno.truncate(path, end);
+    return utf8Text(bytes.subarray(0, end), `"${path}"`);
   }
 
   #append(name: string, value: unknown): void {

@@ -71,13 +71,13 @@ export class PublishedFiles {
 
   /** @throws {EnvironmentError} where the cache of an offline machine lacks files */
   async requireReachable(data: PublishedData): Promise<void> {
-    const [missing] = this.client.access.isOffline ? await this.missing([data]) : [];
+    const [missing] = this.client.access.offline ? await this.missing([data]) : [];
     if (missing) throw this.#offline(missing.source, missing.files);
   }
 
   /** Sizes and hashes of files as the hub or the table names them, checked against each other. */
   async describe({ source, files }: MissingFiles): Promise<HubFile[]> {
-    if (this.client.access.isOffline) throw this.#offline(source, files);
+    if (this.client.access.offline) throw this.#offline(source, files);
     if (source.release !== undefined) return files.map(releaseFile);
     try {
       const listed = await this.#list(source, files);
@@ -149,9 +149,10 @@ export class PublishedFiles {
 
   #offline({ repository }: PublishedSource, files: readonly PublishedFile[]): EnvironmentError {
     const names = files.map(({ path }) => `"${path}"`).join(", ");
+    const { offline } = this.client.access;
     return new EnvironmentError(
-      `HF_HUB_OFFLINE is set, and the cache lacks ${names} of ${repository}`,
-      { hints: ["unset HF_HUB_OFFLINE, or pass the files with `--data DIR`"] },
+      `${offline} is set, and the cache lacks ${names} of ${repository}`,
+      { hints: [`unset ${offline}, or pass the files with \`--data DIR\``] },
     );
   }
 

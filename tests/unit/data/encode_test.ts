@@ -130,6 +130,30 @@ Deno.test("an answer's end is found where the content has special tokens or the 
   assertEquals(await trained("yes", bare), ["+yes\n"]);
 });
 
+Deno.test("an answer of weight 0 is context, and what comes after the last trained one is left out", async () => {
+  const turn = (role: string, content: string, weight?: number | null) => ({
+    role,
+    content,
+    weight,
+  });
+  const trained = async (...weights: (number | null)[]) => {
+    const messages = weights.flatMap((weight, i) => [
+      turn("user", `q${i}`),
+      turn("assistant", `a${i}`, weight),
+    ]);
+    const ids = await encode({ messages });
+    return runs(ids).filter((run) => run.startsWith("+")).concat(`${runs(ids).join("")}`);
+  };
+  const all = await trained(1, 1);
+  assertEquals(all.slice(0, -1), ["+a0<|im_end|>", "+a1<|im_end|>"]);
+  const second = await trained(0, 1);
+  assertEquals(second.slice(0, -1), ["+a1<|im_end|>"]);
+  // The same tokens, of which fewer are trained.
+  assertEquals(second.at(-1)!.replaceAll(/[+-]/g, ""), all.at(-1)!.replaceAll(/[+-]/g, ""));
+  assertEquals((await trained(1, 0, 0)).at(-1), (await trained(1)).at(-1));
+  assertEquals(await trained(null, 0), await trained(1));
+});
+
 Deno.test("tools reach the template", async () => {
   const used = withTemplate(
     "{% if tools %}{{ tools[0].name }}{% endif %}{% for m in messages %}{{ m.content }};{% endfor %}",

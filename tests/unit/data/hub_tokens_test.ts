@@ -1,6 +1,12 @@
 /** Data on a stand-in hub: what is fetched, what is kept, and what an interrupted run fetches again. */
-import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { DataError, ParscaleError } from "../../../core/base/errors.ts";
+import {
+  assert,
+  assertEquals,
+  assertRejects,
+  assertStringIncludes,
+  assertThrows,
+} from "@std/assert";
+import { DataError, ParscaleError, UsageError } from "../../../core/base/errors.ts";
 import { findHubData, recordedHubData } from "../../../core/data/hub_data.ts";
 import { type HubTokensOptions, openHubTokens } from "../../../core/data/hub_tokens.ts";
 import { openTokens } from "../../../core/data/tokenize.ts";
@@ -47,7 +53,7 @@ const withHub = (work: (place: Place) => Promise<void>, files = FILES) =>
   withScratch(async (folder) => {
     const isLarge = (path: string) => path !== "code.json";
     await using hub = startHub([{ kind: "dataset", name: NAME, commit: COMMIT, files, isLarge }]);
-    const access = { endpoint: hub.url, token: undefined, cache: "", isOffline: false };
+    const access = { endpoint: hub.url, token: undefined, cache: "" };
     const client = new HubClient(access, undefined, { delaysMs: [1, 1], silenceMs: 5000 });
     const open = async (glob: string, options: Partial<HubTokensOptions> = {}) => {
       const data = await findHubData(client, `hf://datasets/${NAME}/${glob}`);
@@ -193,6 +199,39 @@ Deno.test("globs without files, other formats and bad names of data are errors o
     for (const [spec, expected] of cases) {
       await assertRejects(() => findHubData(client, spec), ParscaleError, expected);
     }
+  }));
+
+Deno.test("revisions in names of data are read as by HfFileSystem", () =>
+  withHub(async ({ hub, client }) => {
+    const asked: string[] = [];
+    hub.answer = (path) => {
+      const [, revision] = path.split("/revision/");
+      if (revision === undefined) return undefined;
+      asked.push(revision);
+      return Response.json({ sha: COMMIT });
+    };
+    const revisions = [
+      ["refs/convert/parquet", "refs%2Fconvert%2Fparquet"],
+      ["refs/convert/duckdb.v1", "refs%2Fconvert%2Fduckdb.v1"],
+      ["refs/pr/12", "refs%2Fpr%2F12"],
+      ["refs%2Fconvert%2Fparquet", "refs%2Fconvert%2Fparquet"],
+      ["v1", "v1"],
+      ["feature%2Fx", "feature%2Fx"],
+    ];
+    for (const [written, revision] of revisions) {
+      const spec = `hf://datasets/${NAME}@${written}/data/b.parquet`;
+      assertEquals((await findHubData(client, spec)).files.map(({ path }) => path), [
+        "data/b.parquet",
+      ]);
+      assertEquals(asked.splice(0), [revision]);
+    }
+    for (const spec of [`hf://datasets/${NAME}@refs/pr/1`, `hf://datasets/${NAME}@/a.json`]) {
+      await assertRejects(() => findHubData(client, spec), UsageError, "does not name files");
+    }
+    hub.answer = () => undefined;
+    const cut = `hf://datasets/${NAME}@feature/x/data/b.parquet`;
+    const { hints } = await assertRejects(() => findHubData(client, cut), ParscaleError);
+    assertStringIncludes(hints[0]!, "@feature%2Fx");
   }));
 
 Deno.test("a recorded commit stands, and a recorded path outside the repository is refused", () => {

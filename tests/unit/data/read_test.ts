@@ -1,6 +1,7 @@
 /** Protects the readers: every format and packing, and what each bad file is told. */
 import { spawnSync } from "node:child_process";
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
+import { parseExactJson } from "../../../core/base/exact_json.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import type { Document } from "../../../core/data/document.ts";
 import { withScratch } from "../../scratch.ts";
@@ -118,6 +119,40 @@ Deno.test("rows of every kind are read, other keys ignored, null taken for absen
     assertEquals(await read({ messages, tools: [{}] }), [
       { row: 2, kind: "messages", messages, tools: [{}] },
     ]);
+    assertEquals(await read({ input_ids: [1, 2], attention_mask: [1, 1], tokens: null }), [
+      { row: 2, kind: "tokens", tokens: Int32Array.of(1, 2) },
+    ]);
+    // ShareGPT, as by trl.data_utils.maybe_convert_to_chatml, and the names of its roles.
+    const from = (from: string, value: unknown) => ({ from, value, weight: null });
+    const chat = (role: string, content: unknown) => ({ role, content, weight: null });
+    const conversations = [
+      from("system", "s"),
+      from("human", "a"),
+      { ...from("gpt", null), tool_calls: [{}] },
+      from("tool", "1"),
+      from("assistant", "b"),
+    ];
+    const converted = [
+      chat("system", "s"),
+      chat("user", "a"),
+      { ...chat("assistant", null), tool_calls: [{}] },
+      chat("tool", "1"),
+      chat("assistant", "b"),
+    ];
+    const expected = { row: 2, kind: "messages", messages: converted } as const;
+    for (
+      const row of [{ conversations }, { messages: conversations }, { conversations: converted }]
+    ) {
+      assertEquals(await read({ id: 1, ...row }), [expected]);
+    }
+    // Tables hold lists of different shapes as JSON text.
+    const texts = { conversations: JSON.stringify(conversations), tools: '[{"x": 1.0}]' };
+    const blank = { ...texts, tools: "" }, none = { ...texts, tools: "null" };
+    assertEquals(await read(texts, blank, none), [
+      { ...expected, tools: parseExactJson(texts.tools) as unknown[] },
+      { ...expected, row: 3 },
+      { ...expected, row: 4 },
+    ]);
   }));
 
 Deno.test("a bad row is named with what is wrong", () =>
@@ -128,6 +163,8 @@ Deno.test("a bad row is named with what is wrong", () =>
       ["{", /JSON/],
       ["[1]", /is not a JSON object: \[1\]/],
       ["{}", /is an empty object/],
+      ['{"text": null}', /has null in "text"$/],
+      ['{"id": 1, "text": null, "messages": null}', /has null in "text", "messages"$/],
       ['{"body": "a"}', /has no "text", "tokens", "prompt" or "messages": its keys are "body"/],
       ['{"text": 1}', /has 1 in "text", expected text/],
       ['{"text": "a", "tokens": [1]}', /mixes the keys of several kinds: "text" and "tokens"/],
@@ -147,6 +184,21 @@ Deno.test("a bad row is named with what is wrong", () =>
       ['{"prompt": "a", "completion": ""}', /empty "completion"/],
       ['{"messages": []}', /has \[\] in "messages"/],
       ['{"messages": ["Hi"]}', /message "Hi"/],
+      ['{"messages": "Hi"}', /has "Hi" in "messages", expected a list/],
+      ['{"conversations": []}', /has \[\] in "conversations"/],
+      ['{"conversations": [{"value": "a"}]}', /has message \{"value":"a"\}/],
+      ['{"conversations": [{"from": "human", "value": "a"}]}', /has no assistant turn,/],
+      ['{"input_ids": []}', /has no token in "input_ids"/],
+      [
+        '{"messages": [{"role": "assistant", "weight": 0.0}]}',
+        /no assistant turn but of weight 0,/,
+      ],
+      [
+        '{"messages": [{"role": "assistant", "weight": 0.5}]}',
+        /has weight 0.5 .*, expected 0 or 1/,
+      ],
+      ['{"messages": [{"role": "assistant", "weight": true}]}', /has weight true/],
+      ['{"conversations": [{"from": "gpt", "weight": "0"}]}', /has weight "0"/],
       [JSON.stringify({ messages: [user] }), /no assistant turn/],
       [JSON.stringify({ messages: [user, { role: "assistant" }], tools: 1 }), /has 1 in "tools"/],
     ];
@@ -166,13 +218,8 @@ Deno.test({
       const path = `${cwd}/a.jsonl`;
       const turn = (role: string, content: string) => ({ role, content });
       const answer = turn("assistant", "3");
-      const from = (from: string, value: string) => ({ from, value });
-      const conversations = [from("system", "s"), from("human", "a"), from("gpt", "3")];
       const task = { instruction: "Add", output: "3" };
       const cases: [content: string, document: Record<string, unknown>][] = [
-        [jsonLines([{ id: 1, conversations }]), {
-          messages: [turn("system", "s"), turn("user", "a"), answer],
-        }],
         [jsonLines([{ ...task, input: "1 2" }]), {
           messages: [turn("user", "Add\n\n1 2"), answer],
         }],
@@ -240,12 +287,37 @@ Deno.test("Parquet tables of every kind and packing are read", async () => {
     { row: 1, kind: "completion", prompt: "a", completion: "x" },
     { row: 2, kind: "completion", prompt: "b", completion: "y" },
   ]);
+  const [chat] = await readAll(`${DATA}/sharegpt.parquet`);
+  assertEquals(chat, {
+    row: 1,
+    kind: "messages",
+    messages: [
+      { role: "user", content: "a" },
+      { role: "assistant", content: "b", weight: 0 },
+      { role: "user", content: "c" },
+      { role: "assistant", content: "d", weight: 1 },
+    ],
+    tools: [{ name: "f", x: 1 }],
+  });
 });
 
 Deno.test("Parquet tables without our columns or with damage are refused", () =>
   withScratch(async (folder) => {
     const columns = 'or "messages": it has "body", "n"';
     await assertRejects(() => readAll(`${DATA}/other.parquet`), DataError, columns);
+    const absent = () => readAll(`${DATA}/input_ids.parquet`);
+    await assertRejects(
+      absent,
+      DataError,
+      'row 2 of "' + `${DATA}/input_ids.parquet" has null in "input_ids"`,
+    );
+    // The command was run by DuckDB 2.0.
+    const { hints } = await assertRejects(() => readAll(`${DATA}/alpaca.parquet`), DataError);
+    assertEquals(hints, [
+      "convert: `duckdb -c \"COPY (SELECT [{role: 'user', content: concat_ws(chr(10) || chr(10), " +
+      "instruction, nullif(input, ''))}, {role: 'assistant', content: output}] AS messages " +
+      "FROM 'FILE') TO 'rows.parquet'\"`",
+    ]);
     const bytes = Deno.readFileSync(`${DATA}/text.parquet`), path = `${folder}/a.parquet`;
     for (const content of [bytes.slice(0, 400), bytes.slice(400), bytes.slice(0, 0)]) {
       Deno.writeFileSync(path, content);

@@ -86,7 +86,7 @@ Deno.test("releases are fetched without a token, checked, and kept", () =>
       }],
       pool: [],
     };
-    const access = { endpoint: "http://hub.invalid", token: "hf_a", cache, isOffline: false };
+    const access = { endpoint: "http://hub.invalid", token: "hf_a", cache };
     const files = new PublishedFiles(new HubClient(access), {}, `${cache}/releases`);
     const [missing] = await files.missing([data]);
     served[100]! ^= 1;

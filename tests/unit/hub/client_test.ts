@@ -16,7 +16,7 @@ async function follow(redirects: Readonly<Record<string, string>>): Promise<stri
     return Promise.resolve(new Response(null, { status: headers ? 302 : 200, headers }));
   };
   try {
-    const access = { endpoint: HUB, token: "hf_a", cache: "", isOffline: false };
+    const access = { endpoint: HUB, token: "hf_a", cache: "" };
     const client = new HubClient(access, undefined, { delaysMs: [] });
     const { chunks } = await client.get(`${HUB}/file`);
     await Array.fromAsync(chunks());

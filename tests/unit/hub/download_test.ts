@@ -1,6 +1,8 @@
 /** Transfers from the hub that go wrong: waits, silence, ranges, parts, foreign links. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { ParscaleError } from "../../../core/base/errors.ts";
+import { EnvironmentError, ParscaleError } from "../../../core/base/errors.ts";
+import { accountHome } from "../../../core/base/platform/paths.ts";
+import { type HubAccess, hubAccess } from "../../../core/hub/access.ts";
 import { askedWait, HubClient, NetworkError, StatusError } from "../../../core/hub/client.ts";
 import { downloadFiles } from "../../../core/hub/download.ts";
 import { findCommit, listFiles } from "../../../core/hub/listing.ts";
@@ -32,7 +34,7 @@ const withScene = (
     await using hub = startHub([
       { ...REPOSITORY, commit: COMMIT, files: new Map([[FILE, content]]), isLarge: () => true },
     ]);
-    const access = { endpoint: hub.url, token: "hf_secret", cache, isOffline: false };
+    const access = { endpoint: hub.url, token: "hf_secret", cache };
     const client = new HubClient(access, undefined, { delaysMs: [1, 1, 1, 1], silenceMs });
     const fetch = async () => {
       const files = await listFiles(client, REPOSITORY, COMMIT);
@@ -186,7 +188,7 @@ Deno.test("a content of the wrong size is fetched anew", () =>
 
 Deno.test("a hub that does not answer is named once, while the client waits", async () => {
   const waiting: string[] = [];
-  const access = { endpoint: "http://127.0.0.1:9", token: undefined, cache: "", isOffline: false };
+  const access = { endpoint: "http://127.0.0.1:9", token: undefined, cache: "" };
   const patience = { delaysMs: [1000, 1] };
   const client = new HubClient(access, undefined, patience, (host) => waiting.push(host));
   await assertRejects(() => listFiles(client, REPOSITORY, COMMIT));
@@ -195,7 +197,7 @@ Deno.test("a hub that does not answer is named once, while the client waits", as
 
 Deno.test("a host that does not answer is named, also where it is not the hub", async () => {
   const waiting: string[] = [];
-  const access = { endpoint: "https://hub.test", token: undefined, cache: "", isOffline: false };
+  const access = { endpoint: "https://hub.test", token: undefined, cache: "" };
   const patience = { delaysMs: [1000, 1] };
   const client = new HubClient(access, undefined, patience, (host) => waiting.push(host));
   await assertRejects(() => client.retry(() => client.get("http://127.0.0.1:9/file")));
@@ -206,23 +208,34 @@ Deno.test("a listing of 2,500 files is read to its end", async () => {
   const names = Array.from({ length: 2500 }, (_, i) => `data/${String(i).padStart(4, "0")}.txt`);
   const files = new Map(names.map((name) => [name, new Uint8Array(1)]));
   await using hub = startHub([{ ...REPOSITORY, commit: COMMIT, files, isLarge: () => false }]);
-  const access = { endpoint: hub.url, token: "hf_a", cache: "/nowhere", isOffline: false };
+  const access = { endpoint: hub.url, token: "hf_a", cache: "/nowhere" };
   const client = new HubClient(access);
   const listed = await listFiles(client, REPOSITORY, COMMIT);
   assertEquals(listed.map(({ path }) => path), names);
   assertEquals(hub.take().length, 3);
 });
 
-Deno.test("a next page on a foreign origin is refused, and gets no token", () =>
-  withScene(async ({ hub, client }) => {
-    hub.answer = (path) =>
-      path.includes("/tree/")
-        ? Response.json([], { headers: { link: `<${hub.storage}/next>; rel="next"` } })
-        : undefined;
-    const listing = () => listFiles(client, REPOSITORY, COMMIT);
-    await assertRejects(listing, ParscaleError, `a next page on "${hub.storage}"`);
-    assertEquals(hub.tokens.storage.size, 0);
-  }));
+Deno.test("a listing whose next page is named at the origin of a mirror is read at the mirror", async () => {
+  const files = new Map(["a", "b", "c"].map((name) => [name, new Uint8Array(1)]));
+  const served = { ...REPOSITORY, commit: COMMIT, files, isLarge: () => false };
+  await using origin = startHub([served]);
+  origin.pageSize = 1;
+  for (const prefix of ["", "/hf"]) {
+    await using mirror = startHub([]);
+    mirror.answer = async (path, request) => {
+      assert(path.startsWith(prefix));
+      const { search } = new URL(request.url);
+      const { status, headers, body } = await fetch(
+        origin.url + path.slice(prefix.length) + search,
+      );
+      return new Response(body, { status, headers });
+    };
+    const access = { endpoint: mirror.url + prefix, token: "hf_a", cache: "/nowhere" };
+    const listed = await listFiles(new HubClient(access), REPOSITORY, COMMIT);
+    assertEquals(listed.map(({ path }) => path), [...files.keys()]);
+    assertEquals([...origin.tokens.hub, ...mirror.tokens.hub], [null, "Bearer hf_a"]);
+  }
+});
 
 Deno.test("names on the hub have an owner, a name and perhaps a revision", () => {
   assertEquals(parseName("a/b"), { name: "a/b", revision: "main" });
@@ -235,6 +248,58 @@ Deno.test("names on the hub have an owner, a name and perhaps a revision", () =>
   const windows = ["C:\\models\\qwen", "C:/qwen", "models\\qwen", "..\\qwen", "\\\\host\\share"];
   for (const path of windows) assertEquals(parseName(path), undefined, path);
 });
+
+Deno.test("the environment is read as by huggingface_hub 2.4.0", async () => {
+  const root = accountHome("root");
+  const rows: [env: Record<string, string>, expected: Partial<HubAccess>][] = [
+    [{}, { cache: "/u/.cache/huggingface/hub", token: undefined, offline: undefined }],
+    [{ HF_HOME: "~/h" }, { cache: "/u/h/hub" }],
+    [{ HF_HOME: "~", HOME: "/u/" }, { cache: "/u/hub" }],
+    [{ HF_HOME: "~root/h" }, { cache: `${root}/h/hub` }],
+    [{ HF_HOME: "$HOME/h" }, { cache: "/u/h/hub" }],
+    [{ HF_HUB_CACHE: "${HOME}/c" }, { cache: "/u/c" }],
+    [{ HF_HUB_CACHE: "$A_1-y/${A_1}z", A_1: "/x" }, { cache: "/x-y//xz" }],
+    [{ HF_HOME: "$A/h", A: "~/in" }, { cache: "/u/in/h/hub" }],
+    [{ HF_HOME: "a/~/$NONE/${NONE}/$HOMEX/${}/a$" }, {
+      cache: "a/~/$NONE/${NONE}/$HOMEX/${}/a$/hub",
+    }],
+    [{ HUGGINGFACE_HUB_CACHE: "~/old" }, { cache: "/u/old" }],
+    [{ HUGGINGFACE_HUB_CACHE: "~/old", HF_HUB_CACHE: "/new" }, { cache: "/new" }],
+    [{ XDG_CACHE_HOME: "~/x" }, { cache: "/u/x/huggingface/hub" }],
+    [{ XDG_CACHE_HOME: "rel" }, { cache: "/u/.cache/huggingface/hub" }], // but for XDG's own rule
+    [{ HF_HUB_OFFLINE: "on" }, { offline: "HF_HUB_OFFLINE" }],
+    [{ HF_HUB_OFFLINE: "0", TRANSFORMERS_OFFLINE: "1" }, { offline: undefined }],
+    [{ HF_HUB_OFFLINE: "", TRANSFORMERS_OFFLINE: "Yes" }, { offline: "TRANSFORMERS_OFFLINE" }],
+    [{ TRANSFORMERS_OFFLINE: "y" }, { offline: undefined }],
+    [{ HF_TOKEN: "hf_e", HUGGING_FACE_HUB_TOKEN: "hf_o" }, { token: "hf_e" }],
+    [{ HUGGING_FACE_HUB_TOKEN: "hf_o" }, { token: "hf_o" }],
+    ...["1", "on", "YES", "True"].map((value): typeof rows[0] => [
+      { HF_TOKEN: "hf_e", HF_HUB_DISABLE_IMPLICIT_TOKEN: value },
+      { token: undefined },
+    ]),
+    [{ HF_TOKEN: "hf_e", HF_HUB_DISABLE_IMPLICIT_TOKEN: "0" }, { token: "hf_e" }],
+  ];
+  for (const [variables, expected] of rows) {
+    const env = { HOME: "/u", USERPROFILE: "/u", ...variables } as Record<string, string>;
+    const access = await hubAccess((name) => env[name]);
+    assertEquals({ ...access, ...expected }, access, JSON.stringify(variables));
+  }
+  const unknown = { HF_HOME: "~no-such-user/h" } as Record<string, string>;
+  await assertRejects(
+    () => hubAccess((name) => unknown[name]),
+    EnvironmentError,
+    'HF_HOME begins with "~no-such-user"',
+  );
+});
+
+Deno.test("a file of tokens is read at the expanded path, and not at all where tokens are forbidden", () =>
+  withScratch(async (HOME) => {
+    await Deno.writeTextFile(`${HOME}/t`, "hf_file\n");
+    const env: Record<string, string> = { HOME, USERPROFILE: HOME, HF_TOKEN_PATH: "~/t" };
+    assertEquals((await hubAccess((name) => env[name])).token, "hf_file");
+    env.HF_HUB_DISABLE_IMPLICIT_TOKEN = "1";
+    assertEquals((await hubAccess((name) => env[name])).token, undefined);
+  }));
 
 Deno.test("a model that is neither a folder nor reachable names both", () =>
   withScratch(async (cache) => {

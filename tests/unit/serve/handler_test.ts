@@ -1,13 +1,14 @@
 /** The handler of the HTTP API without a server. */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { EnvironmentError } from "../../../core/base/errors.ts";
+import { listen } from "../../../cli/commands/serve/listen.ts";
 import { createHandler } from "../../../core/serve/handler.ts";
 import { Service } from "../../../core/serve/service.ts";
 
 /** The handler of a service without models, whose page is `page`. */
-function handlerOf(service: Service, errors: unknown[], page: () => Response) {
+function handlerOf(service: Service, errors: unknown[], page: () => Response, isLoopback = false) {
   return createHandler(service, {
-    access: { apiKey: undefined, isLoopback: false, origins: [] },
+    access: { apiKey: undefined, isLoopback, origins: [] },
     device: () => "",
     page,
     onError: (error) => errors.push(error),
@@ -58,5 +59,42 @@ Deno.test("a chunked body is read up to its limit, and refused beyond it", async
   };
   // What was read is refused, since there is no model.
   assertEquals([await statusOf(8 << 20), await statusOf((8 << 20) + 1)], [404, 413]);
+  assertEquals(errors, []);
+});
+
+Deno.test("HTTP/1.0 needs no Host, an absolute request target names its own, and bodies are UTF-8", async () => {
+  using service = new Service(OPTIONS);
+  service.open([]);
+  const errors: unknown[] = [];
+  const handler = handlerOf(service, errors, () => new Response(), true);
+  const server = await listen({ host: "127.0.0.1", port: 0 }, handler);
+  const post = (body: string) =>
+    `POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+  const rows: [request: string, status: number, words?: string][] = [
+    ["GET /health HTTP/1.0\r\n\r\n", 200], // as HAProxy asks
+    ["HEAD /health HTTP/1.0\r\n\r\n", 200],
+    ["GET /health HTTP/1.0\r\nHost: evil.example\r\n\r\n", 403],
+    ["GET http://localhost:8000/health HTTP/1.1\r\nHost: localhost:8000\r\n\r\n", 200],
+    ["GET HTTP://127.0.0.1/health?x=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 200],
+    ["GET http://localhost/health HTTP/1.0\r\n\r\n", 200],
+    ["GET http://localhost HTTP/1.1\r\nHost: localhost\r\n\r\n", 200],
+    ["GET http://localhost/none HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "no such path: /none;"],
+    // The target counts, and not the header (RFC 9112, 3.2.2).
+    ["GET http://evil.example/health HTTP/1.1\r\nHost: localhost\r\n\r\n", 403],
+    ["GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403],
+    [post('{"prompt": "caf\xe9 x"}'), 400, "the request body is not UTF-8 text"],
+    [post("\xff\xfe{\0}\0"), 400, "the request body is not UTF-8 text"], // UTF-16
+    [post('{"prompt": "\xed\xa0\x80"}'), 400, "the request body is not UTF-8 text"], // a surrogate
+    [post('\xef\xbb\xbf{"prompt": "caf\xc3\xa9"}'), 404], // a byte order mark; there is no model
+  ];
+  for (const [request, status, words = ""] of rows) {
+    using connection = await Deno.connect({ port: server.port });
+    await connection.write(Uint8Array.from(request, (character) => character.charCodeAt(0)));
+    const answer = new Uint8Array(4096), length = await connection.read(answer);
+    const text = new TextDecoder().decode(answer.subarray(0, length ?? 0));
+    assertMatch(text, new RegExp(`^HTTP/1\\.[01] ${status} `), request);
+    assertStringIncludes(text, words);
+  }
+  await server.close();
   assertEquals(errors, []);
 });

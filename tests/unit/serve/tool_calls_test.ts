@@ -110,15 +110,15 @@ const CASES: Readonly<Record<string, [typeof HERMES, answer: string, string, ...
     'f {"a": 1}',
   ],
   "blanks around a mention": [HERMES, "a <tool_call> b", "a <tool_call> b"],
-  "blanks before what is no call": [HERMES, `a \n${call("x")} b`, `a \n${call("x")} b`],
-  "blanks before JSON that is no call": [
+  "blanks before other text in marks": [HERMES, `a \n${call("x")} b`, `a \n${call("x")} b`],
+  "blanks before other JSON": [
     HERMES,
     `a \n${call('{"b": 1}')}`,
     `a \n${call('{"b": 1}')}`,
   ],
   "a mention at the end": [HERMES, "a <tool_call>", "a <tool_call>"],
   "a bracket at the end": [HERMES, "a <tool_call>\n{", "a <tool_call>\n{"],
-  "no call between two": [
+  "other text in marks between two calls": [
     HERMES,
     `${call(ONE)}\n${call("not json")}\n${call(BARE)}`,
     `\n${call("not json")}`,

@@ -178,7 +178,7 @@ Deno.test("contents have the form that the template reads", async () => {
   assertStringIncludes(message, "message 1 must have a role, and content that is text");
 });
 
-Deno.test("no calls are no calls, as null and as an empty list", async () => {
+Deno.test("null or empty tool calls of an answer are dropped", async () => {
   const chat_template = "{% for m in messages %}{{ 'tool_calls' in m }}{% endfor %}";
   const tokenizer = await open({ "tokenizer_config.json": { chat_template } });
   for (const tool_calls of [null, []]) {

@@ -33,9 +33,16 @@ Deno.test("cache folders follow the rules of each system", () => {
   const local = from({ LOCALAPPDATA: "D:\\Local", USERPROFILE: "C:\\Users\\u" });
   assertEquals(cacheFolder(local, windows), "D:\\Local/parscale");
   for (const platform of [linux, macos, windows]) {
-    const named = from({ PARSCALE_CACHE: "p", XDG_CACHE_HOME: "x" });
+    const named = from({ PARSCALE_CACHE: "p", XDG_CACHE_HOME: "/x" });
     assertEquals(cacheFolder(named, platform), "p");
-    assertEquals(cacheFolder(from({ XDG_CACHE_HOME: "x" }), platform), "x/parscale");
+    assertEquals(cacheFolder(from({ XDG_CACHE_HOME: "/x" }), platform), "/x/parscale");
+    const expanded = from({ PARSCALE_CACHE: "~/$A", A: "a", USERPROFILE: "/u", HOME: "/u/" });
+    assertEquals(cacheFolder(expanded, platform), "/u/a");
+    // The XDG specification has relative paths ignored.
+    const relative = from({ XDG_CACHE_HOME: "x", XDG_CONFIG_HOME: "./c", HOME: "/h" });
+    assertEquals(platform.caches(relative), platform.caches(from({ HOME: "/h" })));
+    assertEquals(platform.settings(relative), platform.settings(from({ HOME: "/h" })));
+    assertEquals(platform.settings(from({ XDG_CONFIG_HOME: "~/c", HOME: "/h" })), "/h/c");
     assertEquals(platform.caches(from({})), undefined);
     assertEquals(platform.home(from({ HOME: "h" })), "h");
   }
