@@ -186,10 +186,7 @@ async function runCommand(
   const { resolve } = await import("./framework/resolve.ts");
   const table = flagsOf(command);
   const env = (name: string) => frame.isChild ? undefined : frame.io.env(name);
-  let resolution = await resolve(parsed, table, command, env);
-  if (resolution.values.shard === "auto") {
-    resolution = (await import("./input/shard.ts")).resolveShard(resolution, env);
-  }
+  const resolution = await resolve(parsed, table, command, env);
   const values = resolution.values as CommandValues<FlagTable>;
   if (textsOf("output", table, values).length > 0) {
     await (await import("./input/kept_inputs.ts")).keepInputs(command, values);

@@ -46,12 +46,6 @@ export const commands: readonly CommandEntry[] = [
     () => import("./score/run.ts"),
   ),
   entry(
-    "merge",
-    "Merge the parts of a sharded generate or score",
-    () => import("./merge/flags.ts"),
-    () => import("./merge/run.ts"),
-  ),
-  entry(
     "eval",
     "Run benchmarks",
     () => import("./eval/flags.ts"),

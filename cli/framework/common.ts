@@ -148,12 +148,11 @@ export const rowFlags = flagGroup("Result", {
 /** For commands with independent rows. */
 export const shardFlag = {
   type: "string",
-  placeholder: "I/N|auto",
-  summary: "Only part I of N, to be merged with the others",
-  details:
-    "Parts are counted from 1. auto: by the task of a Slurm array and by the rank under mpirun " +
-    "or srun, and --out gets -I. In a Kubernetes indexed job: " +
-    "--shard $((JOB_COMPLETION_INDEX+1))/8.",
+  placeholder: "I/N",
+  summary: "Only part I of N, counted from 1",
+  details: "In a Slurm array of 8: --shard $SLURM_ARRAY_TASK_ID/8; under mpirun: " +
+    "--shard $((OMPI_COMM_WORLD_RANK+1))/8; in a Kubernetes indexed job: " +
+    "--shard $((JOB_COMPLETION_INDEX+1))/8. The rows of all parts are put together by `cat`.",
 } as const;
 
 /** A machine with more GPUs than this names them by CUDA_VISIBLE_DEVICES. */

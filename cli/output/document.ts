@@ -31,8 +31,6 @@ export interface DocumentHead {
   readonly schema: string;
   readonly seed?: number | undefined;
   readonly device?: string | undefined;
-  /** Of the file that a part of a sharded run reads. */
-  readonly inputSha256?: string | undefined;
 }
 
 /** Flags by name in the case of documents. */
@@ -64,7 +62,6 @@ export function buildDocument(
     config: configKeys(invocation.config),
     seed: head.seed ?? invocation.config.seed ?? null,
     device: head.device ?? null,
-    ...(head.inputSha256 !== undefined && { input_sha256: head.inputSha256 }),
     started_at: invocation.startedAt.toISOString(),
     duration_s: Math.round(durationMs) / 1000,
     results,

@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { comparable, DATA, sortedLines, TINY } from "../cli/eval_testing.ts";
-import { jsonLines, MODEL, MODEL4, names, PLAIN_MODEL, succeed } from "../cli/models.ts";
+import { jsonLines, MODEL, MODEL4, names, PLAIN_MODEL } from "../cli/models.ts";
 import { runProcess } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 import { exists } from "../../cli/output/sink.ts";
@@ -48,12 +48,7 @@ interface Case {
   readonly read?: (path: string) => unknown;
   /** Says that the result is there, for commands that refuse to replace it. */
   readonly isDone?: (path: string) => boolean;
-  readonly before?: (cwd: string) => Promise<unknown>;
 }
-
-const parts = (line: string, format: string) => async (cwd: string) => {
-  for (const part of [1, 2]) await succeed(`${line} --shard ${part}/2 ${format}-${part}`, { cwd });
-};
 
 const CASES: Readonly<Record<string, Case>> = {
   "generate --resume, lines": { line: `${GENERATE} --jsonl --resume -o` },
@@ -63,20 +58,9 @@ const CASES: Readonly<Record<string, Case>> = {
   "score --resume, csv": { line: `${SCORE} --format=csv --resume -o` },
   "eval --resume": { line: `${EVAL} --resume --out`, read: evaluation },
   "eval without --resume": { line: `${EVAL} --out`, read: evaluation },
-  "eval merge": {
-    line: "eval merge part-1 part-2 --out",
-    read: evaluation,
-    isDone: (path) => exists(`${path}/results.json`),
-    before: parts(EVAL, "--out part"),
-  },
   "compare": {
     line: `${COMPARE} --out`,
     read: (path) => names(path).map((name) => [name, evaluation(`${path}/${name}`)]),
-  },
-  "merge": {
-    line: "merge part-1 part-2 --jsonl -o",
-    isDone: exists,
-    before: parts(SCORE, "--json -o part"),
   },
   "convert --streams": { line: `convert --model ${PLAIN_MODEL} -P 8 --out`, isDone: exists },
   "convert --quantize": { line: `convert --model ${MODEL4} --quantize q8 --out`, isDone: exists },
@@ -87,13 +71,12 @@ const CASES: Readonly<Record<string, Case>> = {
 };
 
 let seed = 0;
-for (const [name, { line, read = bytesOf, isDone, before }] of Object.entries(CASES)) {
+for (const [name, { line, read = bytesOf, isDone }] of Object.entries(CASES)) {
   const own = ++seed;
   Deno.test(`${name}: killed at random and repeated until it exits with 0`, () =>
     withScratch(async (cwd) => {
       await Deno.writeTextFile(`${cwd}/in.jsonl`, jsonLines(...PROMPTS));
       await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...LONG));
-      await before?.(cwd);
       const inputs = names(cwd), out = `${cwd}/out`;
       const began = performance.now();
       const whole = await runProcess(`${line} out`, { cwd });

@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { programLine } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
-import { jsonLines } from "../cli/models.ts";
+import { jsonLines, parseLines } from "../cli/models.ts";
 import { ROWS, withWorkplace, type Workplace } from "../cli/train_testing.ts";
 import { MPIS, ranksIn } from "./mpi.ts";
 import { hasPmix, Slurm, whyNoSlurm } from "./slurm.ts";
@@ -188,20 +188,16 @@ Deno.test({
       const score = programLine(["score", "rows.jsonl", "--model", model, "-q", "--batch", "2"]);
       const single = await slurm.run([...score, "--jsonl"], cwd);
       assertEquals(single.code, 0, single.stderr);
-      const wrap = [...score, "--shard", "auto", "--json", "-o", "part.json"].join(" ");
+      const own = "--shard $SLURM_ARRAY_TASK_ID/3 --jsonl -o part-$SLURM_ARRAY_TASK_ID.jsonl";
       const options = ["--wait", "--output=array-%a.log", "-n", "1"];
-      const array = ["sbatch", ...options, "--array=1-3", "--wrap", wrap];
+      const array = ["sbatch", ...options, "--array=1-3", "--wrap", `${score.join(" ")} ${own}`];
       const { code, stderr } = await slurm.run(array, cwd);
       assertEquals(code, 0, stderr);
-      await Deno.remove(`${cwd}/part-2.json`);
-      const parts = [1, 2, 3].map((part) => `part-${part}.json`);
-      const merge = programLine(["merge", ...parts.filter((_, i) => i !== 1), "--jsonl"]);
-      const incomplete = await slurm.run(merge, cwd);
-      assertEquals(incomplete.code, 3);
-      assertStringIncludes(incomplete.stderr, "--shard 2/3");
-      const again = [...score, "--shard", "2/3", "--json", "-o", "part-2.json"];
+      await Deno.remove(`${cwd}/part-2.jsonl`);
+      const again = [...score, "--shard", "2/3", "--jsonl", "-o", "part-2.jsonl"];
       assertEquals((await slurm.run(again, cwd)).code, 0);
-      const merged = await slurm.run(programLine(["merge", ...parts, "--jsonl"]), cwd);
-      assertEquals([merged.code, merged.stdout], [0, single.stdout]);
+      const parts = [1, 2, 3].map((part) => Deno.readTextFileSync(`${cwd}/part-${part}.jsonl`));
+      const merged = parseLines(parts.join("")).sort((a, b) => a.id - b.id);
+      assertEquals(merged, parseLines(single.stdout));
     }),
 });

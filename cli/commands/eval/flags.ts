@@ -77,9 +77,8 @@ const taskFlags = flagGroup("Tasks", {
   },
   shard: {
     ...shardFlag,
-    details:
-      `${shardFlag.details} \`parscale eval merge\` puts the folders together; the result is ` +
-      "that of a single run.",
+    details: `${shardFlag.details} \`cat part-*/samples.jsonl | parscale eval --score -\` gives ` +
+      "the scores of a single run.",
   },
 });
 
@@ -257,8 +256,8 @@ export const command = defineCommand({
     "EvalPlus do, and scores its answers by their rules. Rows are fetched from where they are " +
     "published, at pinned commits, unless --data names a folder with one folder per benchmark, in " +
     "the layout of its authors or of the Hugging Face hub.\n\n" +
-    "`eval ls` lists tasks and what they need, `eval fetch TASK...` only fetches, `eval show TASK` " +
-    "prints exact prompts, and `eval merge` puts the folders of shards together.\n\n" +
+    "`eval ls` lists tasks and what they need, `eval fetch TASK...` only fetches, and `eval show TASK` " +
+    "prints exact prompts.\n\n" +
     "With --out every answer is written down as it comes; the same command resumes after any " +
     "interruption. Answers can be scored later, or made by other tools (--score).",
   examples: {
@@ -267,10 +266,10 @@ export const command = defineCommand({
       "parscale eval --model qwen-p4 --preset paper-1t --data bench --allow-code-execution " +
       "--out results",
     "What exactly is asked?": "parscale eval show mmlu -n 2 --data bench",
-    "Spread over four machines, then merge":
+    "Spread over four machines":
       "parscale eval --model qwen-p4 --tasks mmlu --data bench --shard 1/4 --out part-1",
-    "The same as the tasks of a Slurm array, or the ranks of mpirun":
-      "parscale eval --model qwen-p4 --tasks mmlu --data bench --shard auto --out part",
+    "Put their parts together":
+      "cat part-*/samples.jsonl | parscale eval --score - --tasks mmlu --data bench --out whole",
     "Score answers made elsewhere":
       "parscale eval --score samples.jsonl --tasks humaneval --data bench " +
       "--allow-code-execution",
@@ -278,13 +277,13 @@ export const command = defineCommand({
   arguments: [
     modelArgument,
     {
-      name: "ls|fetch|show|merge",
+      name: "ls|fetch|show",
       summary: "Instead of evaluating",
-      choices: ["ls", "fetch", "show", "merge"],
+      choices: ["ls", "fetch", "show"],
     },
     {
-      name: "TASK|FOLDER",
-      summary: "Tasks to fetch, task to show, or folders to merge",
+      name: "TASK",
+      summary: "Tasks to fetch, or task to show",
       repeated: true,
     },
   ],

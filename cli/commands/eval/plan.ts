@@ -1,4 +1,4 @@
-/** From the flags of `parscale eval` to one of its tasks: evaluate, score, list, show, fetch or merge. */
+/** From the flags of `parscale eval` to one of its tasks: evaluate, score, list, show or fetch. */
 import { join } from "node:path";
 import { UsageError } from "../../../core/base/errors.ts";
 import { statIfExists } from "../../../core/base/files.ts";
@@ -70,20 +70,13 @@ export interface ShowPlan {
   readonly model: ModelPlan | undefined;
 }
 
-/** The folders of all shards as one; only they tell the tasks of `--fail-under`. */
-export interface MergePlan extends Pick<EvalValues, "overwrite" | "failUnder"> {
-  readonly kind: "merge";
-  readonly folders: readonly string[];
-  readonly out: string;
-}
-
 /** The tasks that there are, with rows that are found in the folder of `data`. */
 export interface ListPlan extends Pick<EvalValues, "data"> {
   readonly kind: "list";
 }
 
 /** Plan of `parscale eval`. */
-export type EvalPlan = EvaluatePlan | ScorePlan | ShowPlan | FetchPlan | MergePlan | ListPlan;
+export type EvalPlan = EvaluatePlan | ScorePlan | ShowPlan | FetchPlan | ListPlan;
 
 /** Rows shown by `eval show` where no number is asked for. */
 const SHOWN_ROWS = 1;
@@ -118,9 +111,6 @@ export async function plan(
     case "fetch":
       refuseOthers(invocation, "`eval fetch`", ["data", "verify", "overwrite"], command.flags);
       return { kind: "fetch", tasks: tasksToFetch(names), data, verify, overwrite };
-    case "merge":
-      refuseOthers(invocation, "`eval merge`", ["fail-under", "out", "overwrite"], command.flags);
-      return mergePlan(values, names);
   }
   const { nSamples, temperature } = values;
   if (temperature === 0 && nSamples > 1) {
@@ -173,17 +163,6 @@ function showPlan(values: EvalValues, names: readonly string[]): ShowPlan {
   const rows = rowsPlan(values, selectTasks(names));
   const limit = rows.limit ?? (rows.ids ? undefined : SHOWN_ROWS);
   return { kind: "show", rows: { ...rows, limit }, model: modelOf(values) };
-}
-
-function mergePlan(values: EvalValues, folders: readonly string[]): MergePlan {
-  const { out, overwrite, failUnder } = values;
-  if (folders.length > 0 && out !== undefined) {
-    return { kind: "merge", folders, out, overwrite, failUnder };
-  }
-  throw new UsageError(
-    `\`eval merge\` needs ${folders.length === 0 ? "the folders of all shards" : "`--out`"}`,
-    { hints: ["parscale eval merge part-1 part-2 --out whole"] },
-  );
 }
 
 /** Tasks of `eval fetch TASK…`, with all that any evaluation of them needs. */

@@ -1,18 +1,12 @@
 /** Carries out `parscale eval`: answers, scores, reports; or one of its smaller tasks. */
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
-import { DataError, UsageError } from "../../../core/base/errors.ts";
+import { DataError } from "../../../core/base/errors.ts";
 import type { Grader } from "../../../core/eval/grading/code/grade.ts";
 import type { ChatRenderer } from "../../../core/eval/harness/documents.ts";
 import { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
-import { mergeParts } from "../../../core/eval/harness/merge.ts";
 import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
 import type { TaskFacts } from "../../../core/eval/harness/results.ts";
-import {
-  parseSampleLine,
-  type Sample,
-  sampleKey,
-  SampleReader,
-} from "../../../core/eval/harness/samples.ts";
+import { parseSampleLine, type Sample, SampleReader } from "../../../core/eval/harness/samples.ts";
 import { scoreSamples, type Watch } from "../../../core/eval/harness/score.ts";
 import { isCode, type ScoringTools } from "../../../core/eval/harness/task.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -25,13 +19,10 @@ import { fetchFiles, prepareAvailable } from "../../input/published_rows.ts";
 import {
   type EvalPlan,
   type EvaluatePlan,
-  type MergePlan,
-  parseBounds,
   requireCodeAllowed,
   requireTasksAllowed,
   type ScorePlan,
   type ScoringPlan,
-  selectTasks,
 } from "./plan.ts";
 import { listTasks, type Logged, report, showPrompts } from "./show.ts";
 
@@ -47,8 +38,6 @@ export async function run(plan: EvalPlan, io: Io, invocation: Invocation): Promi
       return await showPrompts(plan, io, invocation);
     case "fetch":
       return await fetchFiles(plan, io, invocation);
-    case "merge":
-      return await mergeFolders(plan, io, invocation);
     case "score":
       return await scoreFile(plan, io, invocation);
     case "evaluate":
@@ -117,37 +106,6 @@ function loggedOf(
 ): Logged | undefined {
   if (logFormat !== "harness") return undefined;
   return { prepared, samples, render: rows.chat ? render : undefined };
-}
-
-/** Writes the folders of all shards as one. */
-async function mergeFolders(
-  { folders, out, overwrite, failUnder }: MergePlan,
-  io: Io,
-  invocation: Invocation,
-): Promise<number> {
-  const { facts, identity, samples, scores, preset, model, device, leftOut } = await mergeParts(
-    folders,
-  );
-  const bounds = parseBounds(failUnder, selectTasks(facts.map(({ task }) => task)));
-  using folder = await EvalFolder.open(out, identity, { overwrite });
-  if (folder.isComplete) {
-    throw new UsageError(`"${out}" already holds samples`, {
-      hints: ["pass --overwrite, or another --out"],
-    });
-  }
-  // What a merge that was killed has written stays.
-  const written = new Set((await folder.readSamples()).map(sampleKey));
-  for (const sample of samples) if (!written.has(sampleKey(sample))) folder.append(sample);
-  const { streams, num_beams: beams, quantize } = identity;
-  const asked = {
-    fingerprint: model,
-    device,
-    streams: typeof streams === "number" ? streams : null,
-    beams: typeof beams === "number" ? beams : null,
-    quantize: typeof quantize === "string" ? quantize : null,
-  };
-  const what = { leftOut, preset, bounds, io, invocation, folder, model: asked };
-  return await report(facts, scores, what);
 }
 
 function watchOf(io: Io): Watch {

@@ -11,7 +11,6 @@ import {
 } from "../../../core/eval/harness/documents.ts";
 import { type EvalFolder, requireUsable } from "../../../core/eval/harness/eval_folder.ts";
 import { harnessFiles, type HarnessRun } from "../../../core/eval/harness/harness_files.ts";
-import { mergeParts } from "../../../core/eval/harness/merge.ts";
 import type { LeftOut, PreparedTask } from "../../../core/eval/harness/prepare.ts";
 import {
   type DocumentScore,
@@ -35,7 +34,6 @@ import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { Report } from "../../output/report.ts";
 import { type Row } from "../../output/table.ts";
-import { counted } from "../../output/units.ts";
 import type { AnsweringStats } from "./answer.ts";
 import {
   describeFetch,
@@ -61,10 +59,6 @@ export async function describe(plan: EvalPlan, io: Io): Promise<PlanText> {
   if (plan.kind === "list") return { lines: [] };
   if (plan.kind === "fetch") return { lines: await describeFetch(plan, io) };
   if (plan.kind !== "show" && plan.out !== undefined) await requireUsable(plan.out, plan);
-  if (plan.kind === "merge") {
-    await mergeParts(plan.folders);
-    return { lines: [`would write ${counted(plan.folders.length, "part")} to ${plan.out}`] };
-  }
   if (plan.kind === "score") await io.requireFile(plan.samples);
   const model = plan.kind === "evaluate" ? await describeAnswering(plan, io) : { lines: [] };
   const sampling = plan.kind === "evaluate" ? plan.sampling : GREEDY_SAMPLE;

@@ -210,7 +210,7 @@ export const command = defineCommand({
       conflictsWith: ["prompt"],
       details:
         `${shardFlag.details} Rows are dealt in turn, each with the random stream that it has ` +
-        "in a single run; `parscale merge` puts the JSON documents of all parts together.",
+        "in a single run.",
     },
     ...rowFlags,
     echo: {

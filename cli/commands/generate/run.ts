@@ -14,7 +14,7 @@ import { type NamedSessions, openAdapters } from "../../input/named_models.ts";
 import { describeModels, type ModelPlan, openModel } from "../../input/open_model.ts";
 import { type Prompt, readPrompts } from "../../input/prompts.ts";
 import { endingFailure, failureOf } from "../../input/rows.ts";
-import { hashInput, isOfShard } from "../../input/shard.ts";
+import { isOfShard } from "../../input/shard.ts";
 import { visible, visibleLines } from "../../output/clean.ts";
 import { configKeys, type Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
@@ -235,7 +235,7 @@ async function showTexts(
 
 /** Answers the prompts of this part that are not done; the number is the exit code. */
 async function writeRows(
-  { decoding: { numReturn, jsonSchema }, prompts: { from }, shard, resume }: GeneratePlan,
+  { decoding: { numReturn, jsonSchema }, shard, resume }: GeneratePlan,
   { session, adapters }: NamedSessions,
   prompts: readonly Prompt[] | AsyncIterable<Prompt>,
   answer: (
@@ -251,7 +251,6 @@ async function writeRows(
   using rows = new RowWriter(io, invocation, {
     schema: "parscale.generate/1",
     device,
-    inputSha256: await hashInput(shard, from, invocation),
     columns: generateColumns(configKeys(invocation.config)),
     resume,
     identity: () => ({ model: model(), device, "json-schema": jsonSchema }),

@@ -16,8 +16,8 @@ export const command = defineCommand({
   examples: {
     "Score one continuation":
       `echo '{"prompt":"2+2=","continuation":"4"}' | parscale score --model qwen-p4 --jsonl`,
-    "One part each, as the tasks of a Slurm array or the ranks of mpirun":
-      "parscale score rows.jsonl --model qwen-p4 --shard auto --json -o scores.json",
+    "The second of four parts, computed elsewhere":
+      "parscale score rows.jsonl --model qwen-p4 --shard 2/4 --jsonl -o scores-2.jsonl",
     "Add the weight of every stream at every token":
       "parscale score rows.jsonl --model qwen-p4 --stream-weights --jsonl -o scores.jsonl",
   },
@@ -33,7 +33,7 @@ export const command = defineCommand({
       ...shardFlag,
       group: "Input",
       details: `${shardFlag.details} Batches are dealt in turn, so that every score is that of a ` +
-        "single run; `parscale merge` puts the JSON documents of all parts together.",
+        "single run.",
     },
     ...rowFlags,
     "stream-weights": {

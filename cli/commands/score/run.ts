@@ -16,13 +16,7 @@ import { encodePair, startTokenOf } from "../../../core/tokenizer/pair.ts";
 import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { memoryBudget } from "../../input/limits.ts";
 import { describeModel, type ModelPlan, modelPlan, openModel } from "../../input/open_model.ts";
-import {
-  hashInput,
-  isOfShard,
-  parseShard,
-  requireFileForShard,
-  type Shard,
-} from "../../input/shard.ts";
+import { isOfShard, parseShard, requireFileForShard, type Shard } from "../../input/shard.ts";
 import { configKeys, type Invocation } from "../../output/document.ts";
 import { inputName, type Io } from "../../output/io.ts";
 import { checkJournal } from "../../output/journal.ts";
@@ -90,7 +84,6 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   using results = new RowWriter(io, invocation, {
     schema: "parscale.score/1",
     device,
-    inputSha256: await hashInput(shard, from, invocation),
     columns: scoreColumns(configKeys(invocation.config)),
     resume,
     identity: () => ({
