@@ -29,9 +29,6 @@ const START_GRID = {
   stream: [0.2, 0.4, 0.6, 0.8],
 } as const;
 
-/** Initial β of the additive law. */
-const START_BETA = 0.5;
-
 /** Replaces the grid's first α, whose logarithm would be infinite. */
 const LEAST_ALPHA = 0.05;
 
@@ -48,11 +45,6 @@ export interface Fit {
   readonly huberLoss: number;
   /** On losses, not on logarithms. */
   readonly r2: number;
-  /**
-   * Akaike's information criterion with its correction for few observations, of the squared errors of
-   * losses; smaller is better. Undefined for as many parameters as observations.
-   */
-  readonly aicc: number | undefined;
   /** Largest entry of the gradient in logarithmic parameters; nearly zero at an optimum. */
   readonly slope: number;
 }
@@ -74,13 +66,7 @@ function startsFor(kind: LawKind): Start[] {
   return E.flatMap((e) =>
     A.flatMap((a) =>
       alpha.flatMap((x) =>
-        streams.map((s) => ({
-          E: e,
-          A: a,
-          alpha: Math.max(x, LEAST_ALPHA),
-          stream: s,
-          ...(kind === "additive" && { beta: START_BETA }),
-        }))
+        streams.map((s) => ({ E: e, A: a, alpha: Math.max(x, LEAST_ALPHA), stream: s }))
       )
     )
   );
@@ -117,7 +103,6 @@ export function refit(observations: readonly Observation[], from: Law): Fit {
     A: from.A / UNIT,
     alpha: from.alpha,
     stream: Math.max(from.stream, LEAST_REFIT),
-    ...(from.beta !== undefined && { beta: Math.max(from.beta, LEAST_REFIT) }),
   };
   return fitOf(descend(observations, from.kind, start), observations, from.kind);
 }
@@ -126,7 +111,7 @@ export function refit(observations: readonly Observation[], from: Law): Fit {
 export function assess(
   law: Law,
   observations: readonly Observation[],
-): Pick<Fit, "huberLoss" | "r2" | "aicc"> {
+): Pick<Fit, "huberLoss" | "r2"> {
   const mean = observations.reduce((sum, { loss }) => sum + loss, 0) / observations.length;
   let huberLoss = 0, residual = 0, total = 0;
   for (const { n, p, loss } of observations) {
@@ -135,29 +120,23 @@ export function assess(
     residual += (loss - predicted) ** 2;
     total += (loss - mean) ** 2;
   }
-  // The variance of the errors is estimated, too.
-  const n = observations.length, k = COUNTS[law.kind] + 1;
-  const isDefined = n - k - 1 > 0 && residual > 0;
-  const aicc = isDefined
-    ? n * Math.log(residual / n) + 2 * k + 2 * k * (k + 1) / (n - k - 1)
-    : undefined;
-  return { huberLoss, r2: 1 - residual / total, aicc };
+  return { huberLoss, r2: 1 - residual / total };
 }
 
 function fitOf(minimum: Minimum, observations: readonly Observation[], kind: LawKind): Fit {
-  const [E, A, alpha, stream = 0, beta] = [...minimum.x].map(Math.exp) as [
+  const [E, A, alpha, stream = 0] = [...minimum.x].map(Math.exp) as [
     number,
     number,
     number,
-    ...number[],
+    number?,
   ];
-  const law = { kind, E, A: A * UNIT, alpha, stream, ...(beta !== undefined && { beta }) };
+  const law = { kind, E, A: A * UNIT, alpha, stream };
   return { law, ...assess(law, observations), slope: minimum.slope };
 }
 
 function descend(observations: readonly Observation[], kind: LawKind, start: Start): Minimum {
-  const { E, A, alpha, stream, beta = START_BETA } = start;
-  const values = [E, A, alpha, stream, beta].slice(0, COUNTS[kind]);
+  const { E, A, alpha, stream } = start;
+  const values = [E, A, alpha, stream].slice(0, COUNTS[kind]);
   return minimize(objectiveOf(observations, kind), values.map(Math.log));
 }
 
@@ -181,12 +160,8 @@ function objectiveOf(observations: readonly Observation[], kind: LawKind): Objec
   const lnM = new Float64Array(streams.length);
   const share = new Float64Array(streams.length).fill(1);
   const byParameter = new Float64Array(streams.length);
-  // Of each P, whatever N is: P^−β, and b times that.
-  const power = new Float64Array(streams.length);
-  const added = new Float64Array(streams.length);
   return (x, gradient) => {
     const [E, alpha, stream] = [Math.exp(x[0]!), Math.exp(x[2]!), Math.exp(x[3] ?? 0)];
-    const beta = Math.exp(x[4] ?? 0);
     for (let s = 0; s < streams.length; s++) {
       if (kind === "log") {
         const m = stream * lnP[s]! + 1;
@@ -197,33 +172,27 @@ function objectiveOf(observations: readonly Observation[], kind: LawKind): Objec
         share[s] = ((streams[s]! - 1) * stream + 1) / streams[s]!;
         byParameter[s] = 1 - 1 / streams[s]!;
       }
-      if (kind === "additive") {
-        power[s] = Math.exp(-beta * lnP[s]!);
-        added[s] = stream * power[s]!;
-      }
     }
     const lnA = x[1]!;
-    let value = 0, byE = 0, byA = 0, byAlpha = 0, byStream = 0, byBeta = 0;
+    let value = 0, byE = 0, byA = 0, byAlpha = 0, byStream = 0;
     for (let row = 0; row < lnN.length; row++) {
       const s = place[row]!;
       const ratio = lnA - lnN[row]! - lnM[s]!; // ln of A / (N m)
       const base = Math.exp(alpha * ratio);
       const t = base * share[s]!;
-      const L = E + t + added[s]!;
+      const L = E + t;
       const e = Math.log(L) - lnL[row]!;
       value += huber(e);
       const g = (e > DELTA ? DELTA : e < -DELTA ? -DELTA : e) / L;
       byE += g;
       byA += g * t;
       byAlpha += g * t * ratio;
-      byStream += g * base * byParameter[s]! + g * power[s]!;
-      byBeta -= g * added[s]! * lnP[s]!;
+      byStream += g * base * byParameter[s]!;
     }
     gradient[0] = byE * E;
     gradient[1] = byA * alpha;
     gradient[2] = byAlpha * alpha;
     if (gradient.length > 3) gradient[3] = byStream * stream;
-    if (gradient.length > 4) gradient[4] = byBeta * beta;
     return value;
   };
 }
@@ -233,7 +202,6 @@ const COUNTS: Readonly<Record<LawKind, number>> = {
   chinchilla: 3,
   log: 4,
   theoretical: 4,
-  additive: 5,
 };
 
 /** Fewest different P that determine a law. */
@@ -241,7 +209,6 @@ const FEWEST_STREAMS: Readonly<Record<LawKind, number>> = {
   chinchilla: 1,
   log: 2,
   theoretical: 2,
-  additive: 3,
 };
 
 const countDistinct = (observations: readonly Observation[], key: "n" | "p") =>
@@ -257,16 +224,13 @@ function requireEnough(observations: readonly Observation[], kind: LawKind): voi
     );
   }
   const streams = countDistinct(observations, "p");
-  if (streams < Math.min(2, FEWEST_STREAMS[kind])) {
-    const name = { chinchilla: "", log: "k", theoretical: "ρ", additive: "b" }[kind];
+  if (streams < FEWEST_STREAMS[kind]) {
+    const name = kind === "log" ? "k" : "ρ";
     throw new DataError(
       `the ${kind} law needs several P to determine ${name}: all ` +
         `observations have P = ${observations[0]!.p}`,
       { hints: ["fit E, A and α alone with `--law chinchilla`"] },
     );
-  }
-  if (streams < FEWEST_STREAMS[kind]) {
-    throw new DataError("the additive law needs three P or more to determine β");
   }
   if (countDistinct(observations, "n") < 2) {
     throw new DataError(

@@ -14,14 +14,13 @@ const lawFlags = flagGroup("Law", {
   },
   law: {
     type: "choice",
-    choices: ["log", "theoretical", "chinchilla", "additive", "both", "all"],
+    choices: ["log", "theoretical", "chinchilla", "both"],
     default: "log",
     summary: "Which law to fit",
     details:
       "log: E + (A / (N (k ln P + 1)))^alpha. theoretical: E + (A / N)^alpha ((P - 1) rho + 1) / P. " +
-      "chinchilla: without P. additive: E + (A / N)^alpha + b P^-beta, which is not of the paper. both " +
-      "compares log with theoretical and continues with the better one by its objective, all compares " +
-      "every law of P by AICc.",
+      "chinchilla: without P. both compares log with theoretical and continues with the better one by " +
+      "its objective.",
   },
   parameters: {
     type: "choice",
@@ -98,12 +97,6 @@ const outputFlags = flagGroup("Output", {
     placeholder: "SVG",
     summary: "Draw loss over parameters, one curve per P",
     details: "Observations are marks; parameters and R^2 stand under the title.",
-  },
-  latex: {
-    type: "switch",
-    conflictsWith: ["format"],
-    summary: "Write the rows of the table for LaTeX",
-    details: "P, N, predicted, observed, error, as in the paper's tables.",
   },
 });
 

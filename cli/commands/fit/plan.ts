@@ -34,7 +34,7 @@ import type { command } from "./flags.ts";
 type FitValues = ValuesOf<typeof command>;
 
 /** Everything that a study of laws needs. */
-export interface FitPlan extends Pick<FitValues, "seed" | "curves" | "latex"> {
+export interface FitPlan extends Pick<FitValues, "seed" | "curves"> {
   /** Names the observations. */
   readonly name: string;
   readonly observations: readonly Observation[];
@@ -54,16 +54,15 @@ export interface Question {
 
 /** Reads observations and questions, so that what is wrong shows before anything is fitted. */
 export async function plan(values: FitValues, io: Io, invocation: Invocation): Promise<FitPlan> {
-  const { curves, latex, bootstrap: resamples, seed } = values;
+  const { curves, bootstrap: resamples, seed } = values;
   checkFigure(curves, invocation);
   const questions = parseQuestions(values);
   const input = await openInput(values, io);
-  return { ...input, laws: lawsOf(values), resamples, seed, questions, curves, latex };
+  return { ...input, laws: lawsOf(values), resamples, seed, questions, curves };
 }
 
 function lawsOf({ law, parameters, dataSet = "stack-v2-python" }: FitValues): (LawKind | Law)[] {
-  const paper = ["log", "theoretical"] as const;
-  const kinds = law === "both" ? paper : law === "all" ? [...paper, "additive"] as const : [law];
+  const kinds = law === "both" ? ["log", "theoretical"] as const : [law];
   if (parameters === "fit") return [...kinds];
   return kinds.map((kind) => {
     if (kind === "log" || kind === "theoretical") return DATA_SETS[dataSet].laws[kind];
@@ -82,7 +81,7 @@ const ANSWERS = {
   equivalent_params: equivalentParameters,
   params_for_loss: parametersForLoss,
   streams_for_loss: (law, loss, N) => streamsForLoss(law, N, loss),
-  saving: (law, P) => law.kind === "additive" ? undefined : 1 - 1 / streamFactor(law, P),
+  saving: (law, P) => 1 - 1 / streamFactor(law, P),
 } satisfies Record<string, Answer>;
 
 type Query = keyof typeof ANSWERS;

@@ -3,26 +3,24 @@ import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { Report, reportRows } from "../../output/report.ts";
-import { openFigure, writeText } from "../../output/sink.ts";
+import { openFigure } from "../../output/sink.ts";
 import type { FitPlan } from "./plan.ts";
-import { COLUMNS, drawCurves, latexOf, textOf } from "./show.ts";
+import { COLUMNS, drawCurves, textOf } from "./show.ts";
 import { hasConverged, namesOf, resultOf, rowsOf, type Study, studyLaws } from "./study.ts";
 
 export { plan } from "./plan.ts";
 
 /** Runs the command; the exit code is negative when a fit reached no optimum. */
 export async function run(plan: FitPlan, io: Io, invocation: Invocation): Promise<number> {
-  const { out, overwrite } = invocation;
-  using figure = openFigure(io, plan.curves, overwrite);
+  using figure = openFigure(io, plan.curves, invocation.overwrite);
   const study = studyLaws(plan);
   warnAbout(study, io);
-  const hasAnswers = !plan.latex && !["csv", "md"].includes(invocation.format);
+  const hasAnswers = !["csv", "md"].includes(invocation.format);
   if (plan.questions.length > 0 && !hasAnswers) {
     io.warn("the rows are without the answers of the law", "pass --json, or no format, for them");
   }
   figure?.write(await drawCurves(study));
-  if (plan.latex) writeText(io, latexOf(study), out, overwrite);
-  else await report(study, io, invocation);
+  await report(study, io, invocation);
   return hasConverged(study) ? 0 : exitCode("negative");
 }
 

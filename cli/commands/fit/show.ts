@@ -1,4 +1,4 @@
-/** A study for readers: text above the table of observations, LaTeX rows, the figure as SVG. */
+/** A study for readers: text above the table of observations, and the figure as SVG. */
 import { type Law, type LawKind, predictLoss } from "../../../core/analysis/law.ts";
 import { type Column, formatNumber, plainTable } from "../../output/table.ts";
 import {
@@ -10,7 +10,7 @@ import {
   renderSvg,
   seriesScale,
 } from "../../output/vega.ts";
-import { answerOf, comparisonOf, isFairByObjective, namesOf, rowsOf, type Study } from "./study.ts";
+import { answerOf, comparisonOf, namesOf, type Study } from "./study.ts";
 
 /** The table of observations. */
 export const COLUMNS: readonly Column[] = [
@@ -26,23 +26,7 @@ const FORMULAS: Readonly<Record<LawKind, string>> = {
   log: "L = E + (A / (N (k ln P + 1)))^alpha",
   theoretical: "L = E + (A / N)^alpha ((P - 1) rho + 1) / P",
   chinchilla: "L = E + (A / N)^alpha",
-  additive: "L = E + (A / N)^alpha + b P^-beta",
 };
-
-/** The rows of a LaTeX table. */
-export function latexOf(study: Study): string {
-  return rowsOf(study).map(({ streams, n_params, predicted, loss, error }) => {
-    const n = n_params.toLocaleString("en-US");
-    const losses = [predicted, loss, error].map(fixed);
-    return `${[streams, n, ...losses].join(" & ")} \\\\\n`;
-  }).join("");
-}
-
-/** Four decimals without a negative zero, in LaTeX's minus. */
-function fixed(value: number): string {
-  const text = value.toFixed(4);
-  return Number(text) === 0 ? "0.0000" : text.replace(/^-/, () => "$-$");
-}
 
 /** Everything above the table. */
 export function textOf(study: Study): string {
@@ -88,11 +72,8 @@ function parameterTable(study: Study): string {
   return plainTable([{ key: "title", title: "" }, ...names.map(([key]) => ({ key }))], rows);
 }
 
-function qualityText({ best: { huberLoss, r2, aicc, fit }, bootstrap }: Study): string {
-  const lines = [
-    `Huber loss ${huberLoss.toExponential(4)}, R^2 ${r2.toFixed(6)}` +
-    (aicc === undefined ? "" : `, AICc ${aicc.toFixed(1)}`),
-  ];
+function qualityText({ best: { huberLoss, r2, fit }, bootstrap }: Study): string {
+  const lines = [`Huber loss ${huberLoss.toExponential(4)}, R^2 ${r2.toFixed(6)}`];
   if (fit !== undefined) {
     const { startsConverged, starts, secondBest } = fit;
     const other = secondBest === undefined
@@ -109,16 +90,13 @@ function qualityText({ best: { huberLoss, r2, aicc, fit }, bootstrap }: Study): 
 function comparisonTable({ outcomes, best }: Study): string {
   const rows = outcomes.map((outcome) => {
     const { parameters: _, huber_loss, ...rest } = comparisonOf(outcome);
-    const mark = outcome === best
-      ? (isFairByObjective(outcomes) ? "smaller objective" : "smaller AICc")
-      : "";
+    const mark = outcome === best ? "smaller objective" : "";
     return { ...rest, huber_loss: huber_loss.toExponential(4), mark };
   });
   return plainTable([
     { key: "law" },
     { key: "huber_loss", title: "Huber loss" },
     { key: "r2", title: "R^2", digits: 6 },
-    { key: "aicc", title: "AICc", digits: 1 },
     { key: "mark", title: "" },
   ], rows);
 }

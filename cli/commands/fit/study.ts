@@ -45,9 +45,7 @@ export function studyLaws(plan: FitPlan): Study {
     const fit = fitLaw(observations, law);
     return { ...fit, fit };
   });
-  const isFair = isFairByObjective(outcomes);
-  const score = ({ aicc = Infinity, huberLoss }: Outcome) => isFair ? huberLoss : aicc;
-  const [best] = outcomes.toSorted((a, b) => score(a) - score(b));
+  const [best] = outcomes.toSorted((a, b) => a.huberLoss - b.huberLoss);
   const { law } = best!;
   const refits = resamples > 0 ? bootstrap(observations, law, { resamples, seed }) : undefined;
   requireReachable(plan, law);
@@ -62,11 +60,6 @@ export function studyLaws(plan: FitPlan): Study {
     bootstrap: refits,
     intervals: Object.fromEntries(intervals),
   };
-}
-
-/** Returns whether laws have equally many parameters: the objective is smaller with every further one. */
-export function isFairByObjective(outcomes: readonly Outcome[]): boolean {
-  return new Set(outcomes.map(({ law }) => namesOf(law).length)).size === 1;
 }
 
 function requireReachable({ questions }: FitPlan, { E }: Law): void {
@@ -84,7 +77,6 @@ const STREAM_NAMES: Readonly<Record<LawKind, [name: string, key: Parameter][]>> 
   chinchilla: [],
   log: [["k", "stream"]],
   theoretical: [["rho", "stream"]],
-  additive: [["b", "stream"], ["beta", "beta"]],
 };
 
 /** Parameters of a law by the names of the paper, in its order. */
@@ -93,7 +85,7 @@ export function namesOf({ kind }: Law): [name: string, key: Parameter][] {
 }
 
 function parametersOf(law: Law): Record<string, number> {
-  return Object.fromEntries(namesOf(law).map(([name, key]) => [name, law[key]!]));
+  return Object.fromEntries(namesOf(law).map(([name, key]) => [name, law[key]]));
 }
 
 /** Everything a document says. */
@@ -122,10 +114,10 @@ export function resultOf(study: Study) {
   };
 }
 
-function summaryOf({ law, huberLoss, r2, aicc }: Pick<Fit, "law" | "huberLoss" | "r2" | "aicc">) {
+function summaryOf({ law, huberLoss, r2 }: Pick<Fit, "law" | "huberLoss" | "r2">) {
   // R² does not exist for losses that are all equal.
   const finite = Number.isFinite(r2) ? r2 : null;
-  return { parameters: parametersOf(law), huber_loss: huberLoss, r2: finite, aicc: aicc ?? null };
+  return { parameters: parametersOf(law), huber_loss: huberLoss, r2: finite };
 }
 
 /** One line of a comparison of laws. */

@@ -4,7 +4,6 @@ import { DATA_SETS } from "../../../core/analysis/cost_family.ts";
 import { assess, bootstrap, fitLaw, intervalOf, refit } from "../../../core/analysis/fit.ts";
 import {
   equivalentParameters,
-  type Law,
   parametersForLoss,
   predictLoss,
   streamFactor,
@@ -145,42 +144,6 @@ Deno.test("observations of one N are refused, and of one P fit the law without s
   const words = "needs several N: all observations have N = 1000000000";
   assertThrows(single, DataError, words);
   assertEquals(fitLaw(observations.slice(0, 6), "chinchilla").startsConverged, 75);
-});
-
-Deno.test("the additive law fits the authors' losses more closely, and the gain of eight streams is 60%", () => {
-  const expected = {
-    "stack-v2-python": { rmse: [0.0022, 0.0026], held: [0.0059, 0.0079], b: 0.069 },
-    pile: { rmse: [0.0015, 0.0035], held: [0.0015, 0.0072], b: 0.121 },
-  };
-  for (const [name, { rmse, held, b }] of Object.entries(expected)) {
-    const { observations } = DATA_SETS[name as keyof typeof DATA_SETS];
-    // N grows a little with P: the largest size is the largest four numbers.
-    const largest = observations.map(({ n }) => n).sort((a, b) => b - a)[3]!;
-    const isLargest = ({ n }: { n: number }) => n >= largest;
-    const error = (law: Law, rows: typeof observations) =>
-      Math.sqrt(
-        rows.reduce((sum, { n, p, loss }) => sum + (predictLoss(law, n, p) - loss) ** 2, 0) /
-          rows.length,
-      ).toFixed(4);
-    const laws = (["additive", "log"] as const).map((kind) => {
-      const { law } = fitLaw(observations, kind);
-      const { law: without } = fitLaw(observations.filter((row) => !isLargest(row)), kind);
-      return {
-        law,
-        whole: error(law, observations),
-        held: error(without, observations.filter(isLargest)),
-      };
-    });
-    assertEquals(laws.map(({ whole }) => Number(whole)), rmse, name);
-    assertEquals(laws.map(({ held }) => Number(held)), held, name);
-    const { law } = laws[0]!;
-    assertClose(law.stream, b, 0.01, "b");
-    assert(Math.abs(1 - 8 ** -law.beta! - 0.6) < 0.05);
-    const [N, P] = [2e9, 8], loss = predictLoss(law, N, P);
-    assertClose(streamsForLoss(law, N, loss)!, P, 1e-9, "streams");
-    assertClose(parametersForLoss(law, loss, P)!, N, 1e-9, "parameters");
-    assertClose(predictLoss(law, equivalentParameters(law, N, P)!, 1), loss, 1e-9, "equivalent");
-  }
 });
 
 Deno.test("observations between semicolons and tabs are those between commas", () => {
