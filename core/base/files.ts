@@ -4,6 +4,7 @@
  * Everything that touches the disk in `core/checkpoint` goes through `ioError`, so that a missing
  * file is bad data (exit code 3) while a full disk is the environment's fault (exit code 4).
  */
+import { parsePythonJson } from "./exact_json.ts";
 import { DataError, EnvironmentError, ParscaleError } from "./errors.ts";
 
 /** JSON nested deeper than this is refused: no configuration or header is, and printing it overflows. */
@@ -243,7 +244,7 @@ export function parseJson(
   parse: JsonParser = JSON.parse,
 ): unknown {
   try {
-    return parse(text);
+    return parsePythonJson(text, parse);
   } catch (error) {
     throw new DataError(`${name} is not valid JSON: ${jsonReason(error)}`, { hints });
   }
