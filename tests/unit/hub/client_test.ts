@@ -37,11 +37,12 @@ Deno.test("a redirect from https to http is refused", async () => {
 Deno.test("an unknown issuer has a hint that names DENO_CERT", () => {
   const client = new HubClient({ endpoint: HUB, token: undefined, cache: "" });
   const asked = { repository: { kind: "model", name: "a/b" }, revision: "main" } as const;
-  const hintsOf = (message: string) =>
-    (explain(new NetworkError(message), client, asked) as ParscaleError).hints;
-  const [hint] = hintsOf(
-    "hub.test: client error (Connect): invalid peer certificate: UnknownIssuer",
-  );
+  // As of Deno 2.9.6.
+  const hintsOf = (message: string) => {
+    const cause = new TypeError("fetch failed", { cause: new TypeError(message) });
+    return (explain(new NetworkError("hub.test", { cause }), client, asked) as ParscaleError).hints;
+  };
+  const [hint] = hintsOf("client error (Connect): invalid peer certificate: UnknownIssuer");
   assertStringIncludes(hint!, "set DENO_CERT to its certificate file");
   assertEquals(hintsOf("hub.test: dns error"), ["check the network and HF_ENDPOINT"]);
 });
