@@ -171,10 +171,12 @@ export async function readRegularText(path: string, maxBytes?: number): Promise<
   return utf8Text(await readRegularFile(path, maxBytes), `"${path}"`);
 }
 
+const UTF8 = new TextDecoder("utf-8", { fatal: true });
+
 /** Decodes what a user wrote; `name` stands for it in messages. @throws {DataError} */
 export function utf8Text(bytes: Uint8Array, name: string): string {
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return UTF8.decode(bytes);
   } catch {
     throw new DataError(`${name} is not UTF-8 text`, { hints: ["convert it to UTF-8"] });
   }

@@ -1,12 +1,6 @@
 /** Protects the readers: every format and packing, and what each bad file is told. */
 import { spawnSync } from "node:child_process";
-import {
-  assert,
-  assertEquals,
-  assertMatch,
-  assertRejects,
-  assertStringIncludes,
-} from "@std/assert";
+import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { parseExactJson } from "../../../core/base/exact_json.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import type { Document } from "../../../core/data/document.ts";
