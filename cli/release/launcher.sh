@@ -4,6 +4,9 @@
 # caller's environment, so that a deno of the user's own is neither used nor disturbed.
 set -eu
 
+# Deno reads .npmrc in HOME, and ends where that is a file; system users have /dev/null.
+[ ! -e "${HOME:-/}" ] || [ -d "${HOME:-/}" ] || unset HOME
+
 # The folder of the bundle, also when this file is called through links.
 self=$0
 case $self in */*) ;; *) self=$(command -v -- "$self") ;; esac

@@ -74,6 +74,8 @@ function launcher(): string {
   return `#!/bin/sh
 # ${MARK}
 export DENO_NO_UPDATE_CHECK=1
+# deno reads .npmrc in HOME and ends where that is a file; system users have /dev/null
+[ ! -e "\${HOME:-/}" ] || [ -d "\${HOME:-/}" ] || unset HOME
 deno=${quote(Deno.execPath())}
 if [ -x "$deno" ]; then set -- "$deno" ${ARGS.map(quote).join(" ")} "$@"
 else set -- npx -y deno@${Deno.version.deno} ${ARGS.map(quote).join(" ")} "$@"; fi

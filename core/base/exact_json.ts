@@ -55,6 +55,32 @@ export function parseRowJson(text: string): unknown {
   return isChat && losesForm(text) ? new Reader(text).value() : value;
 }
 
+/**
+ * The value of JSON as Python writes it: NaN and infinities become objects, such as `{"__float__": "NaN"}`,
+ * as transformers 5 writes them. @throws {SyntaxError} for other text
+ */
+export function parsePythonJson(text: string, parse: (text: string) => unknown): unknown {
+  try {
+    return parse(text);
+  } catch (error) {
+    const tokens = /"|NaN|-?Infinity/g;
+    let standard = "", done = 0;
+    for (let match; (match = tokens.exec(text));) {
+      const { 0: token, index } = match;
+      if (token === '"') {
+        const end = stringEnd(text, index);
+        if (end <= index) throw error; // it has no end
+        tokens.lastIndex = end;
+      } else {
+        standard += `${text.slice(done, index)}{"__float__": "${token}"}`;
+        done = tokens.lastIndex;
+      }
+    }
+    if (done === 0) throw error;
+    return parse(standard + text.slice(done));
+  }
+}
+
 /** Returns whether `JSON.parse` loses the form of a number or the order of keys. */
 function losesForm(text: string): boolean {
   const tokens = new RegExp(TOKEN);

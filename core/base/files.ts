@@ -4,6 +4,7 @@
  * Everything that touches the disk in `core/checkpoint` goes through `ioError`, so that a missing
  * file is bad data (exit code 3) while a full disk is the environment's fault (exit code 4).
  */
+import { parsePythonJson } from "./exact_json.ts";
 import { DataError, EnvironmentError, ParscaleError } from "./errors.ts";
 
 /** JSON nested deeper than this is refused: no configuration or header is, and printing it overflows. */
@@ -170,10 +171,12 @@ export async function readRegularText(path: string, maxBytes?: number): Promise<
   return utf8Text(await readRegularFile(path, maxBytes), `"${path}"`);
 }
 
+const UTF8 = new TextDecoder("utf-8", { fatal: true });
+
 /** Decodes what a user wrote; `name` stands for it in messages. @throws {DataError} */
 export function utf8Text(bytes: Uint8Array, name: string): string {
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return UTF8.decode(bytes);
   } catch {
     throw new DataError(`${name} is not UTF-8 text`, { hints: ["convert it to UTF-8"] });
   }
@@ -243,7 +246,7 @@ export function parseJson(
   parse: JsonParser = JSON.parse,
 ): unknown {
   try {
-    return parse(text);
+    return parsePythonJson(text, parse);
   } catch (error) {
     throw new DataError(`${name} is not valid JSON: ${jsonReason(error)}`, { hints });
   }

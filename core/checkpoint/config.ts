@@ -193,6 +193,7 @@ function readHeadDim(fields: Fields, family: Family, hiddenSize: number, heads: 
 function readDtype(fields: Fields): WeightType {
   const key = fields.json.dtype === undefined ? "torch_dtype" : "dtype";
   const name = fields.json[key] ?? "float32";
+  if (name === "auto") return "f32"; // says nothing: tensors have their own types
   for (const type of Object.keys(TORCH_DTYPE) as WeightType[]) {
     if (name === TORCH_DTYPE[type] || name === `torch.${TORCH_DTYPE[type]}`) return type;
   }
@@ -250,7 +251,8 @@ export function parseBackboneHash(json: JsonObject, path: string): string | unde
 /** One id, a list of ids, or null for none. */
 export function parseTokenIds(value: unknown, key: string, path: string): number[] {
   const ids = value === undefined || value === null ? [] : Array.isArray(value) ? value : [value];
-  if (ids.every((id) => Number.isSafeInteger(id) && id >= 0)) return ids;
+  // A negative id stands for none.
+  if (ids.every(Number.isSafeInteger)) return ids.filter((id) => id >= 0);
   throw new DataError(
     `${key} in "${path}" must be a token id or a list of them, not ${show(value)}`,
   );

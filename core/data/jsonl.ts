@@ -7,12 +7,10 @@
  */
 import type { DataError } from "../base/errors.ts";
 import { parseRowJson } from "../base/exact_json.ts";
-import { joinBytes, parseJson } from "../base/files.ts";
+import { joinBytes, parseJson, utf8Text } from "../base/files.ts";
 import { type Document, rowOf, toDocument, wrong } from "./document.ts";
 
 const LINE_FEED = 0x0a;
-
-const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 /** More bytes than this may not fit into one text of the runtime. */
 export const MAX_TEXT_BYTES = 2 ** 29 - 24;
@@ -115,11 +113,5 @@ export function decodeText(bytes: Uint8Array, at: string): string {
       "cut it into several documents",
     ]);
   }
-  try {
-    return UTF8.decode(bytes);
-  } catch {
-    throw wrong(at, "is not UTF-8 text", [
-      "convert the file to UTF-8; compressed files need their extension, .gz or .zst",
-    ]);
-  }
+  return utf8Text(bytes, at);
 }

@@ -18,9 +18,13 @@ export function explain(error: unknown, client: HubClient, asked: Asked): unknow
   const { access } = client;
   const { prefix = "", hints = [] } = asked;
   if (error instanceof NetworkError) {
+    const remedy = /UnknownIssuer|CaUsedAsEndEntity/.test(causesOf(error))
+      ? "where a proxy signs connections, set DENO_CERT to its certificate file, or " +
+        "DENO_TLS_CA_STORE=system if the system trusts it"
+      : "check the network and HF_ENDPOINT";
     return new EnvironmentError(`${prefix}the hub cannot be reached: ${error.message}`, {
       cause: error,
-      hints: [...hints, "check the network and HF_ENDPOINT"],
+      hints: [...hints, remedy],
     });
   }
   if (!(error instanceof StatusError)) return error;
@@ -33,6 +37,10 @@ export function explain(error: unknown, client: HubClient, asked: Asked): unknow
     );
   }
   return refusal(error, access, asked);
+}
+
+function causesOf(error: unknown): string {
+  return error instanceof Error ? `${error.message} ${causesOf(error.cause)}` : "";
 }
 
 /** More requests are granted to who has a token. */

@@ -57,6 +57,39 @@ export function readAddedTokens(
   return [...tokens.values()];
 }
 
+/** Roles of special tokens, in the order in which transformers adds those that are new. */
+const ROLES = "bos eos unk sep pad cls mask".split(" ").map((role) => `${role}_token`);
+
+/**
+ * Adds the special tokens that only `tokenizer_config.json` names, as transformers does: those of the
+ * vocabulary have their ids there, others come after all ids.
+ */
+export function addNamedTokens(
+  tokens: readonly AddedToken[],
+  config: JsonObject,
+  vocabulary: { readonly size: number; idOf(token: string): number | undefined },
+): AddedToken[] {
+  const all = new Map(tokens.map((token) => [token.content, token]));
+  let next = tokens.reduce((next, { id }) => Math.max(next, id + 1), vocabulary.size);
+  const roles = Object.keys(config).filter((key) => key.endsWith("_token"));
+  const extra = config.extra_special_tokens ?? config.additional_special_tokens;
+  const named = [...new Set([...ROLES, ...roles])].map((role) => config[role])
+    .concat(Array.isArray(extra) || isObject(extra) ? Object.values(extra) : []);
+  for (const value of named) {
+    const { content, lstrip, rstrip } = isObject(value) ? value : { content: value };
+    if (typeof content !== "string" || content === "") continue;
+    const known = all.get(content) ?? {
+      id: vocabulary.idOf(content) ?? next++,
+      content,
+      normalized: false,
+      lstrip: lstrip === true,
+      rstrip: rstrip === true,
+    };
+    all.set(content, { ...known, special: true });
+  }
+  return [...all.values()];
+}
+
 function parseToken(entry: unknown, id: unknown, path: string): AddedToken {
   if (!isObject(entry)) throw badTokens(path, "an added token", entry);
   const { content } = entry;

@@ -16,7 +16,7 @@ import {
 import { openModelFiles } from "../checkpoint/model_files.ts";
 import { isGgufName, type ModelFiles, type TokenizerLists } from "../base/companions.ts";
 import { DataError } from "../base/errors.ts";
-import { type AddedToken, readAddedTokens } from "./added_tokens.ts";
+import { type AddedToken, addNamedTokens, readAddedTokens } from "./added_tokens.ts";
 import { ByteLevelBpe } from "./byte_level_bpe.ts";
 import {
   type ByteLevelLayout,
@@ -127,7 +127,21 @@ async function openTokenizerJson(common: Common): Promise<Tokenizer> {
   const tables = layout && readTables(file, layout, path);
   if (tables) return buildByteLevel(common, { ...tables, layout }, addedTokens, path);
   const json = parseJsonObject(source ?? await files.read("tokenizer.json"), path);
-  return openLibraryTokenizer({ ...common, json, addedTokens });
+  const all = addNamedTokens(addedTokens, common.config, vocabularyIn(json.model));
+  return openLibraryTokenizer({ ...common, json, addedTokens: all });
+}
+
+/** Ids of a vocabulary that is an object, or a list of tokens with scores; the library checks it. */
+function vocabularyIn(model: unknown): Pick<Vocabulary, "size" | "idOf"> {
+  const vocab = (model as { vocab?: unknown[] | Record<string, number> } | null)?.vocab ?? {};
+  const entries = Array.isArray(vocab)
+    ? vocab.map((entry, id): [string, number] => [(entry as [string] | null)?.[0] ?? "", id])
+    : Object.entries(vocab);
+  const ids = new Map(entries);
+  return {
+    size: ids.values().reduce((size, id) => Math.max(size, id + 1), 0),
+    idOf: (token) => ids.get(token),
+  };
 }
 
 /** The layout of Qwen2, 2.5 and 3. */
@@ -197,11 +211,12 @@ async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
 
 /** Builds the own encoder after checking that added tokens and vocabulary agree. */
 function buildByteLevel(
-  { info, modelVocabSize }: Common,
+  { info, config, modelVocabSize }: Common,
   tables: Tables & { readonly layout: ByteLevelLayout },
-  addedTokens: readonly AddedToken[],
+  listed: readonly AddedToken[],
   path: string,
 ): Tokenizer {
+  const addedTokens = addNamedTokens(listed, config, tables.vocabulary);
   for (const { id, content } of addedTokens) {
     const sameText = tables.vocabulary.idOf(content) ?? id;
     const sameId = tables.vocabulary.tokenText(id) ?? content;
@@ -235,13 +250,14 @@ async function findChatTemplates(
   const named = (name: string) => {
     const entry = Array.isArray(field) &&
       field.find((each) => isObject(each) && each.name === name);
-    return isObject(entry) && typeof entry.template === "string" ? entry.template : undefined;
+    const template = isObject(field) ? field[name] : isObject(entry) ? entry.template : undefined;
+    return typeof template === "string" ? template : undefined;
   };
   const chatTemplate = named("default"), toolTemplate = named("tool_use");
   if (chatTemplate !== undefined) return { chatTemplate, ...(toolTemplate && { toolTemplate }) };
   throw new DataError(
-    `chat_template in "${directory}/tokenizer_config.json" must be text or a list with one named ` +
-      `"default", not ${show(field)}`,
+    `chat_template in "${directory}/tokenizer_config.json" must be text, or texts by name with one ` +
+      `named "default", not ${show(field)}`,
   );
 }
 

@@ -36,6 +36,8 @@ Deno.test({
       assertEquals(generated.code, 0, generated.stderr);
       assertEquals(JSON.parse(generated.stdout).tokens.length, 4);
       assertEquals((await script("parscale genrate")).code, 2);
+      const homeless = await script("HOME=/dev/null parscale --version");
+      assertEquals([homeless.stdout, homeless.stderr], [`parscale ${VERSION}\n`, ""]);
       assertEquals((await runCommand(SETUP, { env: onPath })).stdout, `parscale is ${path}\n`);
     }),
 });

@@ -125,6 +125,7 @@ async function keepsItsCachePrivate(bundle: Bundle): Promise<void> {
   await Deno.remove(own);
   await bundle.output(version, { TMPDIR }, { before: [] });
   assertEquals(Deno.statSync(own).mode! & 0o777, 0o700);
+  await bundle.output(version, { HOME: "/dev/null" }, { before: [] });
   await bundle.output(version, { HOME: home }, { before: [] });
   assert(Deno.statSync(`${home}/.cache/parscale/deno`).isDirectory);
   await bundle.output(version, { HOME: home, PARSCALE_CACHE: `${strange}/named` }, { before: [] });

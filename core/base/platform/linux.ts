@@ -14,7 +14,8 @@ export const LINUX: Platform = {
   endingSignals: ["SIGINT", "SIGTERM", "SIGHUP"],
   childVariables: ["PATH", "HOME", "DENO_DIR", "XDG_CACHE_HOME"],
   hasModes: true,
-  home: (env) => env("HOME") || undefined,
+  // System users have /dev/null for none.
+  home: (env) => env("HOME")?.replace(/^\/dev\/null$/, "") || undefined,
   caches(env) {
     const home = this.home(env);
     return xdgFolder(env, "XDG_CACHE_HOME", home) || (home && `${home}/.cache`);

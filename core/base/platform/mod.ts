@@ -86,6 +86,11 @@ export function hasAvx2(): boolean {
   return /^flags\s*:.* avx2\b/m.test(readIfAny("/proc/cpuinfo") ?? "");
 }
 
+/** `TZ`, the zone of local time. */
+export function timeZone(): string | undefined {
+  return ifAny(() => environment("TZ"));
+}
+
 /** The user's home; undefined where the environment names none. */
 export function homeFolder(env: Environment = environment): string | undefined {
   return PLATFORM.home(env);

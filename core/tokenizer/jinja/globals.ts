@@ -1,6 +1,8 @@
 /** Functions that every template of transformers finds. */
+import { timeZone } from "../../base/platform/mod.ts";
 import { spendItems } from "./meter.ts";
 import { bind, signature } from "./signature.ts";
+import { inZone } from "./posix_zone.ts";
 import { strftime } from "./strftime.ts";
 import { repr, str } from "./text.ts";
 import { textOf } from "./text_methods.ts";
@@ -104,8 +106,8 @@ function joiner(_: null, separator: Value = ", "): Value {
   );
 }
 
-/** Global names; `now` is the time that dates are of. */
-export function globalNames(now: Date): ReadonlyMap<string, Value> {
+/** Global names; `now` is the time that dates are of, in the zone of the environment unless told. */
+export function globalNames(now: Date, zone = timeZone() ?? ""): ReadonlyMap<string, Value> {
   const functions = {
     range: bind("range", signature("start stop= step=", range), null),
     dict: new Callable("dict", entriesOf),
@@ -125,7 +127,7 @@ export function globalNames(now: Date): ReadonlyMap<string, Value> {
     ),
     strftime_now: bind(
       "strftime_now",
-      signature("format", (_: null, format: Value) => strftime(now, textOf(format))),
+      signature("format", (_: null, format: Value) => strftime(inZone(now, zone), textOf(format))),
       null,
     ),
   };

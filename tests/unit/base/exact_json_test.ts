@@ -5,6 +5,7 @@ import {
   exactJsonText,
   mergeExact,
   parseExactJson,
+  parsePythonJson,
   parseRowJson,
 } from "../../../core/base/exact_json.ts";
 
@@ -28,6 +29,24 @@ Deno.test("values are those of JSON.parse", () => {
   const text = '{"__proto__": {"5": 1.0}, "a": "\\"\\\\", "a": [true, null, "1"], "3": {}}';
   assertEquals(JSON.stringify(parseExactJson(text)), JSON.stringify(JSON.parse(text)));
   assertThrows(() => parseExactJson("{"), SyntaxError);
+});
+
+Deno.test("NaN and infinities, as Python writes them, are objects as in transformers 5.24", () => {
+  const float = (name: string) => ({ __float__: name });
+  const parse = (text: string) => parsePythonJson(text, JSON.parse);
+  const rows: [text: string, value: unknown][] = [
+    ['{"x": NaN, "y": [Infinity, -Infinity, 1]}', {
+      x: float("NaN"),
+      y: [float("Infinity"), float("-Infinity"), 1],
+    }],
+    ['{"NaN": "Infinity \\" NaN", "x": NaN}', { NaN: 'Infinity " NaN', x: float("NaN") }],
+    ['"NaN"', "NaN"],
+    ["NaN", float("NaN")],
+  ];
+  for (const [text, value] of rows) assertEquals(parse(text), value);
+  for (const text of ['{"x": NaN', "nan", "NaNs", '{"x": "NaN}', "+Infinity", "inf", '"']) {
+    assertThrows(() => parse(text), SyntaxError);
+  }
 });
 
 Deno.test("copies keep forms, and changed values lose them", () => {

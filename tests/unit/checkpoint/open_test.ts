@@ -53,6 +53,9 @@ Deno.test("newer spellings of config fields are read", () => {
   assertEquals(parse({ num_key_value_heads: null }).numKeyValueHeads, 32);
   assertEquals(parse({ attention_bias: true }).outputBias, true);
   assertEquals(parse({ eos_token_id: [1, 2] }).eosTokenIds, [1, 2]);
+  assertEquals(parse({ eos_token_id: -1 }).eosTokenIds, []);
+  assertEquals(parse({ eos_token_id: [-1, 2] }).eosTokenIds, [2]);
+  for (const key of ["dtype", "torch_dtype"]) assertEquals(parse({ [key]: "auto" }).dtype, "f32");
 });
 
 Deno.test("configs of Llama 3.2, SmolLM and SmolLM2 are read as published", () => {

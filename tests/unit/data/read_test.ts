@@ -111,6 +111,8 @@ Deno.test("rows of every kind are read, other keys ignored, null taken for absen
       { row: 2, kind: "tokens", tokens: Int32Array.of(1, 2), labels: Int32Array.of(-100, 2) },
       { row: 3, kind: "tokens", tokens: Int32Array.of(3) },
     ]);
+    Deno.writeTextFileSync(`${folder}/b.jsonl`, '{"text": "a", "score": NaN}\n'); // of Python
+    assertEquals(await readAll(`${folder}/b.jsonl`), [{ row: 1, kind: "text", text: "a" }]);
     assertEquals(await read({ prompt: "", completion: "b" }), [
       { row: 2, kind: "completion", prompt: "", completion: "b" },
     ]);

@@ -1,6 +1,8 @@
 /** Redirects and the token, by a stand-in for `fetch`. */
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import type { ParscaleError } from "../../../core/base/errors.ts";
 import { HubClient, NetworkError } from "../../../core/hub/client.ts";
+import { explain } from "../../../core/hub/errors.ts";
 
 const HUB = "https://hub.test";
 
@@ -30,6 +32,19 @@ Deno.test("a redirect from https to http is refused", async () => {
   for (const next of ["http://hub.test/file", "http://storage.test/file", "ftp://hub.test/file"]) {
     await assertRejects(() => follow({ [`${HUB}/file`]: next }), NetworkError, "cannot be used");
   }
+});
+
+Deno.test("an unknown issuer has a hint that names DENO_CERT", () => {
+  const client = new HubClient({ endpoint: HUB, token: undefined, cache: "" });
+  const asked = { repository: { kind: "model", name: "a/b" }, revision: "main" } as const;
+  // As of Deno 2.9.6.
+  const hintsOf = (message: string) => {
+    const cause = new TypeError("fetch failed", { cause: new TypeError(message) });
+    return (explain(new NetworkError("hub.test", { cause }), client, asked) as ParscaleError).hints;
+  };
+  const [hint] = hintsOf("client error (Connect): invalid peer certificate: UnknownIssuer");
+  assertStringIncludes(hint!, "set DENO_CERT to its certificate file");
+  assertEquals(hintsOf("hub.test: dns error"), ["check the network and HF_ENDPOINT"]);
 });
 
 Deno.test("the token goes to the hub alone, and redirects end", async () => {

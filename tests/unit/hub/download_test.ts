@@ -239,7 +239,9 @@ Deno.test("a listing whose next page is named at the origin of a mirror is read 
 
 Deno.test("names on the hub have an owner, a name and perhaps a revision", () => {
   assertEquals(parseName("a/b"), { name: "a/b", revision: "main" });
-  assertEquals(parseName("a/b.c@v1"), { name: "a/b.c", revision: "v1" });
+  for (const revision of ["v1", "refs/pr/1", "feature/x"]) {
+    assertEquals(parseName(`a/b.c@${revision}`), { name: "a/b.c", revision });
+  }
   const branch = { name: "a/b", revision: "refs/convert/parquet" };
   assertEquals(parseName("a/b@refs%2Fconvert%2Fparquet"), branch);
   for (const text of ["a", "a/b/c", "./a/b", "../a", "a/..", "a/b@", "a/b@../c", "a/b@%zz", ""]) {

@@ -70,9 +70,14 @@ Deno.test("the template named default is taken; its file wins over the field", a
   const files = { "tokenizer_config.json": { chat_template: named } };
   assertEquals((await open(files)).chatTemplate, "b");
   assertEquals((await open({ ...files, "chat_template.jinja": "c" })).chatTemplate, "c");
-  const broken = { "tokenizer_config.json": { chat_template: 7 } };
-  const { message } = await userError(() => open(broken));
-  assertStringIncludes(message, 'must be text or a list with one named "default", not 7');
+  const byName = { "tokenizer_config.json": { chat_template: { default: "d", tool_use: "t" } } };
+  const { chatTemplate, toolTemplate } = await open(byName);
+  assertEquals([chatTemplate, toolTemplate], ["d", "t"]);
+  for (const chat_template of [7, { tool_use: "t" }, { default: 7 }]) {
+    const { message } = await userError(() => open({ "tokenizer_config.json": { chat_template } }));
+    const words = 'must be text, or texts by name with one named "default", not ';
+    assertStringIncludes(message, words + JSON.stringify(chat_template));
+  }
 });
 
 Deno.test("with tools the template named tool_use is taken, as in transformers", async () => {

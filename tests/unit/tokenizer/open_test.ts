@@ -99,6 +99,51 @@ Deno.test("older folders name special and added tokens in files of their own", a
   assertEquals((await openFiles(older(CONFIG))).namedTokens.eos_token, CONFIG.eos_token);
 });
 
+Deno.test("special tokens that only tokenizer_config.json names have the ids of transformers 5.24", async () => {
+  const json = fixtureJson(), top = json.model.vocab["Ġthe"];
+  const listed = json.added_tokens.map(({ content }: { content: string }) => content);
+  const plain = { ...json.added_tokens.at(-1), id: 512, content: "<plain>", special: false };
+  const withPlain = { ...json, added_tokens: [...json.added_tokens, plain] };
+  const rows: [config: Record<string, unknown>, ids: Record<string, number>, json?: unknown][] = [
+    [{ eos_token: "<new>" }, { "<new>": 512 }],
+    [{ pad_token: "<p>", eos_token: { content: "<new>", lstrip: true } }, {
+      "<new>": 512,
+      "<p>": 513,
+    }],
+    [{ additional_special_tokens: ["<x>", listed[0], { content: "<y>" }] }, {
+      "<x>": 512,
+      "<y>": 513,
+    }],
+    [{ extra_special_tokens: { image_token: "<i>" }, bos_token: "<b>" }, {
+      "<b>": 512,
+      "<i>": 513,
+    }],
+    [{ image_token: "<i>", add_bos_token: true, pad_token: null }, { "<i>": 512 }],
+    [{ eos_token: "Ġthe" }, { "Ġthe": top }],
+    [{ extra_special_tokens: ["<plain>", "<x>"] }, { "<plain>": 512, "<x>": 513 }, withPlain],
+  ];
+  const unigram = {
+    model: { type: "Unigram", unk_id: 0, vocab: [["<unk>", 0], ["▁", -1], ["a", -2]] },
+    added_tokens: [],
+  };
+  for (const [config, ids, file = json] of rows) {
+    const tokenizer = await openFiles({ "tokenizer.json": file, "tokenizer_config.json": config });
+    for (const [text, id] of Object.entries(ids)) {
+      assertEquals(tokenizer.encode(`a${text}b`), [64, id, 65], text);
+      assertEquals(tokenizer.decode([64, id, 65], { skipSpecial: true }), "ab");
+      assertEquals(tokenizer.encode(text, { specialTokens: false }).includes(id), false, text);
+    }
+    assertEquals(tokenizer.vocabSize, Math.max(512, ...Object.values(ids).map((id) => id + 1)));
+  }
+  const config = { eos_token: "<new>", unk_token: "<unk>" };
+  const opened = await openFiles({ "tokenizer.json": unigram, "tokenizer_config.json": config });
+  assertEquals([opened.kind, opened.encode("<new>"), opened.idOf("<unk>")], [
+    "huggingface",
+    [3],
+    0,
+  ]);
+});
+
 Deno.test("other kinds of tokenizer go through the library", async () => {
   const wordPiece = {
     added_tokens: [

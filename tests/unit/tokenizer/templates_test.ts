@@ -10,6 +10,8 @@ import {
   renderChat,
   type Tokenizer,
 } from "../../../core/tokenizer/tokenizer.ts";
+import { inZone } from "../../../core/tokenizer/jinja/posix_zone.ts";
+import { strftime } from "../../../core/tokenizer/jinja/strftime.ts";
 import { renderTemplate } from "../../../core/tokenizer/template_renderer.ts";
 import { FIXTURE } from "./testing.ts";
 
@@ -180,6 +182,43 @@ Deno.test("dates have English names, whatever the locale of the machine", () => 
     renderTemplate({ template, variables: {}, now }),
     "07 Nov 2026|Saturday 7. November|09:05:03|09 AM|311|26| 7|44 45|%|%Q",
   );
+});
+
+Deno.test("local time follows TZ, also as POSIX writes it", () => {
+  // By Python 3.11 on glibc, in November and in July 2026.
+  const rows: [zone: string, winter: string, summer: string][] = [
+    ["CET-1CEST", "28 08:00", "28 09:00"],
+    [":CET-1CEST,M3.5.0,M10.5.0/3", "28 08:00", "28 09:00"],
+    ["<+0530>-5:30", "28 12:30", "28 12:30"],
+    ["GMT+5", "28 02:00", "28 02:00"],
+    ["XYZ-24", "29 07:00", "29 07:00"],
+    ["AEST-10AEDT,M10.1.0,M4.1.0/3", "28 18:00", "28 17:00"],
+    ["<-03>3<-02>,M3.5.0/-2,M10.5.0/-1", "28 04:00", "28 05:00"],
+    ["IST-1GMT0,M10.5.0,M3.5.0/1", "28 07:00", "28 08:00"],
+    ["AAA3BBB,J60,J300", "28 04:00", "28 05:00"],
+    ["AAA3BBB,59,299/0", "28 04:00", "28 05:00"],
+  ];
+  const times = ["2026-11-28T07:00:00Z", "2026-07-28T07:00:00Z"];
+  for (const [zone, ...expected] of rows) {
+    const shown = times.map((time) => strftime(inZone(new Date(time), zone), "%d %H:%M"));
+    assertEquals(shown, expected, zone);
+  }
+  // European summer time ends at 01:00 UTC.
+  const hours = ["2026-10-25T00:59:59Z", "2026-10-25T01:00:00Z"].map((time) =>
+    strftime(inZone(new Date(time), "CET-1CEST,M3.5.0,M10.5.0/3"), "%H:%M:%S")
+  );
+  assertEquals(hours, ["02:59:59", "02:00:00"]);
+  const now = new Date();
+  for (const zone of ["", "UTC", "Europe/Paris", "nonsense,"]) assertEquals(inZone(now, zone), now);
+  const before = Deno.env.get("TZ");
+  Deno.env.set("TZ", "<+0530>-5:30");
+  try {
+    const template = "{{ strftime_now('%H:%M') }}";
+    const text = renderTemplate({ template, variables: {}, now: new Date(times[0]!) });
+    assertEquals(text, "12:30");
+  } finally {
+    before === undefined ? Deno.env.delete("TZ") : Deno.env.set("TZ", before);
+  }
 });
 
 Deno.test("a role developer is system where the template does not know it", async () => {

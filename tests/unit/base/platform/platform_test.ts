@@ -45,6 +45,7 @@ Deno.test("cache folders follow the rules of each system", () => {
     assertEquals(platform.settings(from({ XDG_CONFIG_HOME: "~/c", HOME: "/h" })), "/h/c");
     assertEquals(platform.caches(from({})), undefined);
     assertEquals(platform.home(from({ HOME: "h" })), "h");
+    if (platform !== windows) assertEquals(platform.home(from({ HOME: "/dev/null" })), undefined);
   }
   assertEquals(windows.temporary(from({ TEMP: "C:\\T" })), "C:\\T");
   assertEquals(windows.temporary(from({})), "C:\\Windows\\Temp");
