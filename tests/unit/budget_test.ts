@@ -78,7 +78,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/serve/page": 400,
   "core/session": 1350,
   "core/tokenizer": 2600,
-  "core/tokenizer/jinja": 4550,
+  "core/tokenizer/jinja": 3650,
   "core/train": 2000,
   "kernels/backward": 650,
   "kernels/common": 400,

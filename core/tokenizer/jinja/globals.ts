@@ -68,42 +68,11 @@ export function requireFieldName(name: string): void {
   );
 }
 
-/** The items of a `cycler` one after the other. */
-function cycler(items: readonly Value[]): Namespace {
-  if (items.length === 0) {
-    throw new PythonError("RuntimeError", "at least one item has to be provided");
-  }
-  let at = 0;
-  const fields = new Map<string, Value>();
-  const show = () => fields.set("current", items[at]!);
-  const next = signature("", () => {
-    const value = items[at]!;
-    at = (at + 1) % items.length;
-    show();
-    return value;
+/** A function of Jinja that no known template uses. */
+function refused(name: string): Callable {
+  return new Callable(name, () => {
+    throw new Error(`the function '${name}' is not supported`);
   });
-  const reset = signature("", () => {
-    at = 0;
-    show();
-    return null;
-  });
-  show();
-  fields.set("next", bind("next", next, null)).set("reset", bind("reset", reset, null));
-  return new Namespace(fields);
-}
-
-/** A function that returns a separator from its second call on. */
-function joiner(_: null, separator: Value = ", "): Value {
-  let isFirst = true;
-  return bind(
-    "joiner",
-    signature("", () => {
-      if (!isFirst) return separator;
-      isFirst = false;
-      return "";
-    }),
-    null,
-  );
 }
 
 /** Global names; `now` is the time that dates are of, in the zone of the environment unless told. */
@@ -112,11 +81,7 @@ export function globalNames(now: Date, zone = timeZone() ?? ""): ReadonlyMap<str
     range: bind("range", signature("start stop= step=", range), null),
     dict: new Callable("dict", entriesOf),
     namespace: new Callable("namespace", namespace),
-    cycler: new Callable("cycler", (args) => cycler(args)),
-    joiner: bind("joiner", signature("sep=", joiner), null),
-    lipsum: new Callable("lipsum", () => {
-      throw new Error("the function 'lipsum' is not supported");
-    }),
+    ...Object.fromEntries(["cycler", "joiner", "lipsum"].map((name) => [name, refused(name)])),
     raise_exception: bind(
       "raise_exception",
       signature("message", (_: null, message: Value) => {

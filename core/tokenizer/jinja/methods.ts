@@ -1,10 +1,8 @@
 /** Attributes and items of values: methods of Python's types, keys of dicts, places of lists. */
-import { type Access, formatBraces } from "./brace_format.ts";
 import { spendText } from "./meter.ts";
 import { bind, type Signature, signature } from "./signature.ts";
-import { escapeHtml } from "./html.ts";
 import { repr, str } from "./text.ts";
-import { REFUSED_TEXT_METHODS, TEXT_METHODS } from "./text_methods.ts";
+import { formatOf, REFUSED_TEXT_METHODS, TEXT_METHODS } from "./text_methods.ts";
 import {
   Callable,
   Dict,
@@ -116,14 +114,12 @@ function method<Self>(
 function textMethod(value: string | Markup, name: string): Callable | undefined {
   const text = plain(value);
   spendText(text.length);
-  const found = name === "format"
-    ? new Callable(name, (args, keywords) => formatBraces(text, args, keywords, ACCESS))
-    : method(TEXT_METHODS, name, text);
+  const found = name === "format" ? formatOf(text) : method(TEXT_METHODS, name, text);
   if (!found || typeof value === "string") return found;
   return new Callable(name, (args, keywords) => {
-    // Escaped text escapes what it takes in.
-    if ([...args, ...keywords.values()].some((value) => str(value) !== escapeHtml(str(value)))) {
-      throw new Error(`'${name}' of escaped text with such arguments is not supported`);
+    // Python escapes what safe text takes in.
+    if ([...args, ...keywords.values()].some((value) => /[&<>"']/.test(str(value)))) {
+      throw new Error(`'${name}' of safe text with such arguments is not supported`);
     }
     const made = found.call(args, keywords);
     if (Array.isArray(made)) return made.map(markup);
@@ -188,8 +184,6 @@ function missing(value: Value, name: Value): Undefined {
       : `${object} has no element ${repr(name)}`,
   );
 }
-
-const ACCESS: Access = { attribute, item };
 
 /** A function called by a template. */
 export function call(

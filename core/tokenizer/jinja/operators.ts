@@ -1,5 +1,4 @@
 /** Python's arithmetic, signs and slices. */
-import { formatPercent } from "./percent_format.ts";
 import { bounded, requireText, spendItems, spendText } from "./meter.ts";
 import {
   integer,
@@ -18,7 +17,6 @@ import {
   Undefined,
   type Value,
 } from "./values.ts";
-import { escapeHtml } from "./html.ts";
 import { str } from "./text.ts";
 
 /** Most bits of a power: its digits are counted before it is computed. */
@@ -26,10 +24,7 @@ const MAX_BITS = 14_300;
 
 /** The value of a binary operator. @throws {PythonError} for types that it does not take */
 export function binary(operator: string, left: Value, right: Value): Value {
-  for (const side of [left, right]) {
-    const formats = operator === "%" && isText(left);
-    if (side instanceof Undefined && !formats) side.fail();
-  }
+  for (const side of [left, right]) if (side instanceof Undefined) side.fail();
   if (isNumber(left) && isNumber(right)) {
     const a = numeric(left), b = numeric(right);
     return typeof a === "bigint" && typeof b === "bigint"
@@ -38,8 +33,7 @@ export function binary(operator: string, left: Value, right: Value): Value {
   }
   if (operator === "+") return add(left, right);
   if (operator === "*") return isNumber(left) ? repeat(right, left) : repeat(left, right);
-  if (operator === "%" && typeof left === "string") return formatPercent(left, right);
-  if (left instanceof Markup) throw new Error(`'${operator}' of escaped text is not supported`);
+  if (isText(left)) throw new Error(`'${operator}' of text is not supported`);
   throw unsupported(operator, left, right);
 }
 
@@ -112,7 +106,7 @@ function add(left: Value, right: Value): Value {
   if (isText(left) && isText(right)) {
     // V8 joins texts without copying them: only the length matters.
     if (typeof left === "string" && typeof right === "string") return checked(left + right);
-    return new Markup(checked(asMarkup(left) + asMarkup(right)));
+    return new Markup(checked(escaped(left) + escaped(right)));
   }
   if (isText(left)) {
     throw typeError(`can only concatenate str (not "${typeName(right)}") to str`);
@@ -129,8 +123,18 @@ function checked(text: string): string {
   return text;
 }
 
-function asMarkup(value: string | Markup): string {
-  return typeof value === "string" ? escapeHtml(value) : value.text;
+const ENTITIES: Readonly<Record<string, string>> = {
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&#34;",
+  "'": "&#39;",
+};
+
+/** Text beside safe text, escaped as by markupsafe. */
+function escaped(value: string | Markup): string {
+  if (value instanceof Markup) return value.text;
+  return value.replace(/[&<>"']/g, (character) => ENTITIES[character]!);
 }
 
 /** Items in the form that a list, tuple or text has. */

@@ -5,13 +5,11 @@ import { binary } from "./operators.ts";
 import { invoke, type Signature, signature } from "./signature.ts";
 import { str } from "./text.ts";
 import { join } from "./text_methods.ts";
-import { formatFilter, VALUE_FILTERS } from "./filters.ts";
+import { VALUE_FILTERS } from "./filters.ts";
 import { runTest } from "./tests.ts";
 import {
   Dict,
-  equal,
   Generator,
-  integer,
   isText,
   iterate,
   type Keywords,
@@ -120,41 +118,6 @@ const extreme = (isBetter: (a: Value, b: Value) => boolean) =>
     },
   );
 
-function groupBy(value: Value, attribute: Value, initial: Given, sensitive: Value = false): Value {
-  const read = reader(attribute, initial);
-  const key = foldedReader(attribute, truth(sensitive), initial);
-  const groups: { key: Value; list: Value[] }[] = [];
-  for (const one of sorted(iterate(value), key, false)) {
-    const last = groups.at(-1), found = key(one);
-    if (last && equal(last.key, found)) last.list.push(one);
-    else groups.push({ key: found, list: [one] });
-  }
-  return groups.map(({ list }) => new Tuple([read(list[0]!), list], ["grouper", "list"]));
-}
-
-function batch(value: Value, size: Value, fill: Value = null): Value {
-  const items = iterate(value), length = integer(size), rows: Value[] = [];
-  if (length < 1) throw new PythonError("ValueError", "batches have at least one item");
-  for (let at = 0; at < items.length; at += length) {
-    const row = items.slice(at, at + length);
-    spendItems(length);
-    rows.push(fill === null ? row : [...row, ...Array<Value>(length - row.length).fill(fill)]);
-  }
-  return new Generator(rows);
-}
-
-function slices(value: Value, count: Value, fill: Value = null): Value {
-  const items = iterate(value), parts = integer(count), rows: Value[] = [];
-  spendItems(Math.max(0, parts));
-  const size = Math.floor(items.length / parts), longer = items.length % parts;
-  for (let part = 0, from = 0; part < parts; part++) {
-    const to = from + size + Number(part < longer), row = items.slice(from, to);
-    rows.push(fill !== null && part >= longer ? [...row, fill] : row);
-    from = to;
-  }
-  return new Generator(rows);
-}
-
 function reversed(value: Value): Value {
   if (isText(value)) {
     const text = [...plain(value)].reverse().join("");
@@ -187,10 +150,8 @@ function sum(value: Value, attribute: Given, start: Value = 0n): Value {
 
 const FILTERS: Readonly<Record<string, Signature<Value>>> = {
   ...VALUE_FILTERS,
-  batch: signature("linecount fill_with=", batch),
   dictsort: signature("case_sensitive= by= reverse=", dictSort),
   first: signature("", first),
-  groupby: signature("attribute default= case_sensitive=", groupBy),
   join: signature("d= attribute=", joined),
   last: signature("", last),
   list: signature("", (value: Value) => {
@@ -201,7 +162,6 @@ const FILTERS: Readonly<Record<string, Signature<Value>>> = {
   max: extreme((a, b) => less(b, a, false, ">")),
   min: extreme((a, b) => less(a, b, false, "<")),
   reverse: signature("", reversed),
-  slice: signature("slices fill_with=", slices),
   sort: signature("reverse= case_sensitive= attribute=", sort),
   sum: signature("attribute= start=", sum),
   unique: signature("case_sensitive= attribute=", unique),
@@ -243,16 +203,10 @@ function map(value: Value, args: readonly Value[], keywords: Keywords): Value {
   return new Generator(iterate(value).map((one) => runFilter(str(name), one, rest, keywords)));
 }
 
-/** Filters of Jinja that no template of a chat needs. */
-const REFUSED = [
-  "filesizeformat",
-  "pprint",
-  "random",
-  "striptags",
-  "urlize",
-  "wordwrap",
-  "xmlattr",
-];
+/** Filters of Jinja that no known template uses. */
+const REFUSED =
+  ("batch center e escape filesizeformat forceescape format groupby pprint random round slice " +
+    "striptags title truncate urlencode urlize wordcount wordwrap xmlattr").split(" ");
 
 /** The value of a filter. @throws {Error} for an unknown one */
 export function runFilter(
@@ -274,7 +228,6 @@ function applyFilter(
   keywords: Keywords,
 ): Value {
   if (name === "map") return map(value, args, keywords);
-  if (name === "format") return formatFilter(value, args, keywords);
   if (Object.hasOwn(CHOOSING, name)) return choose(name, value, args, keywords);
   if (Object.hasOwn(FILTERS, name)) return invoke(name, FILTERS[name]!, value, args, keywords);
   if (REFUSED.includes(name)) throw new Error(`the filter '${name}' is not supported`);

@@ -1,5 +1,4 @@
 /** Tests of Jinja: what stands behind `is`. */
-import { isInCase } from "./letter_case.ts";
 import { binary } from "./operators.ts";
 import { invoke, type Signature, signature } from "./signature.ts";
 import { str } from "./text.ts";
@@ -60,7 +59,6 @@ const TESTS: Readonly<Record<string, Signature<Value>>> = {
   in: compare((value, container) => contains(container, value)),
   integer: is((value) => typeof value === "bigint"),
   iterable: is(isIterable),
-  lower: is((value) => isInCase(str(value), "lower")),
   mapping: is((value) => value instanceof Dict),
   none: is((value) => value === null),
   number: is(isNumber),
@@ -71,7 +69,6 @@ const TESTS: Readonly<Record<string, Signature<Value>>> = {
   test: is((value) => isText(value) && Object.hasOwn(TESTS, str(value))),
   true: is((value) => value === true),
   undefined: is((value) => value instanceof Undefined),
-  upper: is((value) => isInCase(str(value), "upper")),
   "!=": different,
   "<": lessThan,
   "<=": atMost,
@@ -96,6 +93,7 @@ export function runTest(
   args: readonly Value[],
   keywords: Keywords,
 ): boolean {
+  if (name === "lower" || name === "upper") throw new Error(`the test '${name}' is not supported`);
   if (!Object.hasOwn(TESTS, name)) throw new Error(`No test named '${name}'`);
   return invoke(name, TESTS[name]!, value, args, keywords) === true;
 }

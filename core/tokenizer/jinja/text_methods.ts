@@ -1,15 +1,15 @@
 /** Methods of Python's `str`. */
 import { SPACE } from "../../base/rstrip.ts";
-import { capitalize, isInCase, isTitle, swapCase, title } from "./letter_case.ts";
 import { spend, spendItems, spendText } from "./meter.ts";
-import { center, pad } from "./number_format.ts";
 import { type Signature, signature } from "./signature.ts";
-import { isPrintable } from "./text.ts";
+import { str } from "./text.ts";
 import {
+  Callable,
   indexOf,
   integer,
   isText,
   iterate,
+  type Keywords,
   plain,
   PythonError,
   Tuple,
@@ -135,17 +135,6 @@ function splitLines(text: string, keepEnds: boolean): Value {
   return lines;
 }
 
-function partition(
-  text: string,
-  separator: string,
-  at: number,
-  none: [string, string, string],
-): Value {
-  if (separator === "") throw new PythonError("ValueError", "empty separator");
-  if (at < 0) return new Tuple(none);
-  return new Tuple([text.slice(0, at), separator, text.slice(at + separator.length)]);
-}
-
 /** Place of a part in code points within bounds, or −1. */
 function find(text: string, part: Value, start: Given, end: Given, isLast = false): number {
   const [from, window] = windowOf(text, start, end), sought = textOf(part);
@@ -169,8 +158,8 @@ function windowOf(text: string, start: Given, end: Given): [number | undefined, 
   return from > to ? [undefined, ""] : [from, characters.slice(from, to).join("")];
 }
 
-function index(text: string, part: Value, start: Given, end: Given, isLast = false): bigint {
-  const at = find(text, part, start, end, isLast);
+function index(text: string, part: Value, start: Given, end: Given): bigint {
+  const at = find(text, part, start, end);
   if (at < 0) throw new PythonError("ValueError", "substring not found");
   return BigInt(at);
 }
@@ -191,37 +180,6 @@ function hasEnd(text: string, parts: Value, start: Given, end: Given, atEnd: boo
   );
 }
 
-function justify(align: "<" | ">" | "^") {
-  return signature("width fillchar=", (text: string, width: Value, fill: Value = " ") => {
-    const character = textOf(fill), size = integer(width);
-    if ([...character].length !== 1) {
-      throw typeError("The fill character must be exactly one character long");
-    }
-    return align === "^"
-      ? center(text, size, character)
-      : pad(text, { fill: character, align, width: size }, align);
-  });
-}
-
-function zeroFilled(text: string, width: Value): string {
-  const [, sign = "", body = ""] = /^([-+]?)([^]*)$/.exec(text)!;
-  return sign + pad(body, { fill: "0", align: ">", width: integer(width) - sign.length }, ">");
-}
-
-function expandTabs(text: string, size: number): string {
-  let column = 0;
-  return Array.from(text, (character) => {
-    if (character === "\n" || character === "\r") column = -1;
-    if (character !== "\t") {
-      column++;
-      return character;
-    }
-    const blanks = size > 0 ? size - column % size : 0;
-    column += blanks;
-    return " ".repeat(blanks);
-  }).join("");
-}
-
 /** Joins texts, of which the longest list and text are limited. */
 export function join(separator: string, texts: readonly string[]): string {
   spendText(texts.reduce((sum, { length }) => sum + length + separator.length, 0));
@@ -238,32 +196,57 @@ function joinItems(separator: string, values: Value): string {
   );
 }
 
-const matches = (pattern: RegExp) => signature("", (text: string) => pattern.test(text));
-
 const ends = (ends: "both" | "left" | "right") =>
   signature("chars=", (text: string, chars: Given) => strip(text, optionalText(chars), ends));
 
-/** `str.isdigit` takes these besides decimal digits. */
-const DIGIT_LIKE =
-  "\\u00b2\\u00b3\\u00b9\\u2070\\u2074-\\u2079\\u2080-\\u2089\\u2460-\\u2468\\u2474-\\u247c" +
-  "\\u2488-\\u2490\\u24ea\\u24f5-\\u24fd\\u24ff\\u2776-\\u277e\\u2780-\\u2788\\u278a-\\u2792";
+/** Digits of `str.isdigit`: decimal ones, raised and lowered ones, and those in circles and the like. */
+const DIGITS = new RegExp(
+  "^[\\p{Nd}" +
+    "\\u00b2\\u00b3\\u00b9\\u2070\\u2074-\\u2079\\u2080-\\u2089\\u2460-\\u2468\\u2474-\\u247c" +
+    "\\u2488-\\u2490\\u24ea\\u24f5-\\u24fd\\u24ff\\u2776-\\u277e\\u2780-\\u2788\\u278a-\\u2792" +
+    "]+$",
+  "u",
+);
 
-/** Methods by name. `format` reads attributes, so that it is with the evaluator. */
+/** Letters whose forms in titles and in capitals differ. */
+const TITLE_FORMS = /[ǄǅǆǇǈǉǊǋǌǱǲǳ\u10d0-\u10ff\u1f80-\u1fff]/u;
+
+/** Python's `str.capitalize`. */
+export function capitalize(text: string): string {
+  const [first = ""] = text;
+  if (TITLE_FORMS.test(first)) throw new Error(`'capitalize' of '${first}' is not supported`);
+  const [capital = "", ...others] = first.toUpperCase();
+  // A sigma at the end of a word depends on what stands before.
+  const rest = text.toLowerCase().slice(first.toLowerCase().length);
+  return capital + others.join("").toLowerCase() + rest;
+}
+
+/** Python's `str.format` for fields without a format, conversion or path. */
+function format(text: string, args: readonly Value[], keywords: Keywords): string {
+  let next = 0;
+  return text.replace(/\{\{|\}\}|\{(\w*)\}|[{}]/g, (field, name: string | undefined) => {
+    if (field === "{{" || field === "}}") return field[0]!;
+    if (name === undefined) throw new Error("'format' with such fields is not supported");
+    const found = /^\d*$/.test(name)
+      ? args[name === "" ? next++ : Number(name)]
+      : keywords.get(name);
+    if (found !== undefined) return str(found);
+    throw new PythonError("IndexError", `'format' has no argument for ${field}`);
+  });
+}
+
+/** The method `format` of a text. */
+export function formatOf(text: string): Callable {
+  return new Callable("format", (args, keywords) => format(text, args, keywords));
+}
+
+/** Methods by name. */
 export const TEXT_METHODS: Readonly<Record<string, Signature<string>>> = {
   capitalize: signature("", capitalize),
-  casefold: signature("", (text: string) => {
-    if (/[^\0-\x7f]/.test(text)) throw typeError("casefold beyond ASCII is not supported");
-    return text.toLowerCase();
-  }),
-  center: justify("^"),
   count: signature("sub start= end=", count),
   endswith: signature(
     "suffix start= end=",
     (text: string, part: Value, start: Given, end: Given) => hasEnd(text, part, start, end, true),
-  ),
-  expandtabs: signature(
-    "tabsize=",
-    (text: string, size: Value = 8n) => expandTabs(text, integer(size)),
   ),
   find: signature(
     "sub start= end=",
@@ -273,27 +256,10 @@ export const TEXT_METHODS: Readonly<Record<string, Signature<string>>> = {
     "sub start= end=",
     (text: string, part: Value, start: Given, end: Given) => index(text, part, start, end),
   ),
-  isalnum: matches(new RegExp(`^[\\p{L}\\p{N}]+$`, "u")),
-  isalpha: matches(/^\p{L}+$/u),
-  isascii: matches(/^\p{ASCII}*$/u),
-  isdecimal: matches(/^\p{Nd}+$/u),
-  isdigit: matches(new RegExp(`^[\\p{Nd}${DIGIT_LIKE}]+$`, "u")),
-  isidentifier: matches(/^[\p{XID_Start}_]\p{XID_Continue}*$/u),
-  islower: signature("", (text: string) => isInCase(text, "lower")),
-  isnumeric: matches(/^\p{N}+$/u),
-  isprintable: signature("", isPrintable),
-  isspace: matches(new RegExp(`^[${SPACE}]+$`, "u")),
-  istitle: signature("", isTitle),
-  isupper: signature("", (text: string) => isInCase(text, "upper")),
+  isdigit: signature("", (text: string) => DIGITS.test(text)),
   join: signature("iterable", joinItems),
-  ljust: justify("<"),
   lower: signature("", (text: string) => text.toLowerCase()),
   lstrip: ends("left"),
-  partition: signature(
-    "sep",
-    (text: string, sep: Value) =>
-      partition(text, textOf(sep), indexOf(text, textOf(sep)), [text, "", ""]),
-  ),
   removeprefix: signature(
     "prefix",
     (text: string, prefix: Value) =>
@@ -314,16 +280,6 @@ export const TEXT_METHODS: Readonly<Record<string, Signature<string>>> = {
     (text: string, part: Value, start: Given, end: Given) =>
       BigInt(find(text, part, start, end, true)),
   ),
-  rindex: signature(
-    "sub start= end=",
-    (text: string, part: Value, start: Given, end: Given) => index(text, part, start, end, true),
-  ),
-  rjust: justify(">"),
-  rpartition: signature(
-    "sep",
-    (text: string, sep: Value) =>
-      partition(text, textOf(sep), text.lastIndexOf(textOf(sep)), ["", "", text]),
-  ),
   rsplit: signature("sep= maxsplit=", rsplit),
   rstrip: ends("right"),
   split: signature("sep= maxsplit=", split),
@@ -337,11 +293,11 @@ export const TEXT_METHODS: Readonly<Record<string, Signature<string>>> = {
     (text: string, part: Value, start: Given, end: Given) => hasEnd(text, part, start, end, false),
   ),
   strip: ends("both"),
-  swapcase: signature("", swapCase),
-  title: signature("", title),
   upper: signature("", (text: string) => text.toUpperCase()),
-  zfill: signature("width", zeroFilled),
 };
 
-/** Methods that templates have no use for, since they give bytes or tables. */
-export const REFUSED_TEXT_METHODS = ["encode", "format_map", "maketrans", "translate"];
+/** Methods that no known template uses. */
+export const REFUSED_TEXT_METHODS =
+  ("casefold center encode expandtabs format_map isalnum isalpha isascii isdecimal isidentifier " +
+    "islower isnumeric isprintable isspace istitle isupper ljust maketrans partition rindex rjust " +
+    "rpartition swapcase title translate zfill").split(" ");
