@@ -6,18 +6,7 @@
  * little-endian, as the files are.
  */
 
-/**
- * Element type of stored weights.
- *
- * @example
- * ```ts
- * import { openModel, type WeightType } from "@parscale/parscale";
- *
- * const bytes: Record<WeightType, number> = { f32: 4, bf16: 2, f16: 2 };
- * using model = await openModel("qwen-p4");
- * console.log(bytes[model.config.dtype], "bytes per weight");
- * ```
- */
+/** Element type of stored weights. */
 export type WeightType = "f32" | "bf16" | "f16";
 
 /** Bytes of one stored element. */

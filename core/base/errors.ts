@@ -7,36 +7,10 @@
  * maps `kind` to an exit code and prints message and hints; every other exception is a defect.
  */
 
-/**
- * Kinds of errors, in the user's terms; one exit code each.
- *
- * @example
- * ```ts
- * import { type ErrorKind, ParscaleError } from "@parscale/parscale";
- *
- * const isWorthRetrying = (error: unknown): boolean => {
- *   const kind: ErrorKind | undefined = error instanceof ParscaleError ? error.kind : undefined;
- *   return kind === "environment";
- * };
- * ```
- */
+/** Kinds of errors, in the user's terms; one exit code each. */
 export type ErrorKind = "usage" | "data" | "environment" | "numerical";
 
-/**
- * Base of all errors that are the user's to mend. Not thrown itself.
- *
- * @example
- * ```ts
- * import { openModel, ParscaleError } from "@parscale/parscale";
- *
- * try {
- *   using model = await openModel("qwen-p4");
- * } catch (error) {
- *   if (!(error instanceof ParscaleError)) throw error;
- *   console.error(error.message, ...error.hints);
- * }
- * ```
- */
+/** Base of all errors that are the user's to mend. Not thrown itself. */
 export abstract class ParscaleError extends Error {
   /** Kind, which decides the exit code of the command line. */
   abstract readonly kind: ErrorKind;
@@ -51,54 +25,19 @@ export abstract class ParscaleError extends Error {
   }
 }
 
-/**
- * The request is wrong: unknown flag, value out of range, missing argument (exit code 2).
- *
- * @example
- * ```ts
- * import { openModel, UsageError } from "@parscale/parscale";
- *
- * using model = await openModel("qwen-p4");
- * await model.complete("2 + 2 =", { maxTokens: 0 }).catch((error) => {
- *   if (error instanceof UsageError) console.error(error.message);
- * });
- * ```
- */
+/** The request is wrong: unknown flag, value out of range, missing argument (exit code 2). */
 export class UsageError extends ParscaleError {
   /** Exit code 2. */
   readonly kind = "usage" as const;
 }
 
-/**
- * A checkpoint, tokenizer or row cannot be read or contradicts itself (exit code 3).
- *
- * @example
- * ```ts
- * import { DataError, openModel } from "@parscale/parscale";
- *
- * await openModel("no-such-folder").catch((error) => {
- *   if (error instanceof DataError) console.error(error.message, ...error.hints);
- * });
- * ```
- */
+/** A checkpoint, tokenizer or row cannot be read or contradicts itself (exit code 3). */
 export class DataError extends ParscaleError {
   /** Exit code 3. */
   readonly kind = "data" as const;
 }
 
-/**
- * A device, library, permission or memory is missing (exit code 4).
- *
- * @example
- * ```ts
- * import { EnvironmentError, openModel } from "@parscale/parscale";
- *
- * using model = await openModel("qwen-p4", { device: "cuda" }).catch((error) => {
- *   if (error instanceof EnvironmentError) return openModel("qwen-p4", { device: "cpu" });
- *   throw error;
- * });
- * ```
- */
+/** A device, library, permission or memory is missing (exit code 4). */
 export class EnvironmentError extends ParscaleError {
   /** Exit code 4. */
   readonly kind = "environment" as const;
@@ -107,19 +46,7 @@ export class EnvironmentError extends ParscaleError {
 /** A device has no room for a tensor or a program (exit code 4). */
 export class OutOfMemoryError extends EnvironmentError {}
 
-/**
- * A loss or tensor is not finite, or a self-check failed (exit code 5).
- *
- * @example
- * ```ts
- * import { NumericalError, openModel } from "@parscale/parscale";
- *
- * using model = await openModel("qwen-p4", { dtype: "f16" });
- * await model.complete("2 + 2 =").catch((error) => {
- *   if (error instanceof NumericalError) console.error("try another dtype:", error.message);
- * });
- * ```
- */
+/** A loss or tensor is not finite, or a self-check failed (exit code 5). */
 export class NumericalError extends ParscaleError {
   /** Exit code 5. */
   readonly kind = "numerical" as const;

@@ -8,18 +8,7 @@
 import { notFinite } from "./errors.ts";
 import type { RandomStream } from "./random.ts";
 
-/**
- * Options of sampling; the defaults of a field mean "off".
- *
- * @example
- * ```ts
- * import { openModel, type SamplingOptions } from "@parscale/parscale";
- *
- * const sampling: SamplingOptions = { temperature: 0.8, topK: 50, topP: 0.95, minP: 0 };
- * using model = await openModel("qwen-p4");
- * const { text } = await model.complete("Once upon a time", { ...sampling, seed: 7 });
- * ```
- */
+/** Options of sampling; the defaults of a field mean "off". */
 export interface SamplingOptions {
   /** 0 is greedy: the most likely token, lowest id first. */
   readonly temperature: number;

@@ -8,19 +8,7 @@
  */
 import type { SamplingOptions } from "../base/sampling.ts";
 
-/**
- * Changes of logits; the defaults of a field mean "off".
- *
- * @example
- * ```ts
- * import { type LogitRules, openModel } from "@parscale/parscale";
- *
- * using model = await openModel("qwen-p4");
- * const [comma = 0] = model.tokenizer.encode(",");
- * const rules: LogitRules = { repetitionPenalty: 1.1, logitBias: new Map([[comma, -100]]) };
- * const { text } = await model.complete("Once upon a time", rules);
- * ```
- */
+/** Changes of logits; the defaults of a field mean "off". */
 export type LogitRules = Pick<
   SamplingOptions,
   "repetitionPenalty" | "frequencyPenalty" | "presencePenalty" | "logitBias"

@@ -4,19 +4,7 @@ import type { SamplingOptions } from "../base/sampling.ts";
 import type { Engine } from "./engine.ts";
 import type { TokenConstraint } from "./logit_rules.ts";
 
-/**
- * Why a text ended: an end token, a stop string, or the token limit.
- *
- * @example
- * ```ts
- * import { type FinishReason, openModel } from "@parscale/parscale";
- *
- * const whole: readonly FinishReason[] = ["eos", "stop"];
- * using model = await openModel("qwen-p4");
- * const { finishReason } = await model.complete("2 + 2 =", { stop: ["\n"] });
- * if (!whole.includes(finishReason)) console.error("cut at maxTokens");
- * ```
- */
+/** Why a text ended: an end token, a stop string, or the token limit. */
 export type FinishReason = "eos" | "stop" | "length";
 
 /** A prompt and how to continue it. */

@@ -21,18 +21,7 @@ export interface ScoreRequest {
   readonly from: number;
 }
 
-/**
- * Score of a sequence.
- *
- * @example
- * ```ts
- * import { openModel, type Score } from "@parscale/parscale";
- *
- * using model = await openModel("qwen-p4");
- * const { loglikelihood, tokenLogprobs }: Score = await model.score("", "The sky is blue.");
- * console.log("perplexity", Math.exp(-loglikelihood / tokenLogprobs.length));
- * ```
- */
+/** Score of a sequence. */
 export interface Score {
   /** log p(token | all before), natural logarithm, for tokens `from` and on. */
   readonly tokenLogprobs: Float32Array;

@@ -12,20 +12,7 @@ import { type HubClient, NetworkError, StatusError } from "./client.ts";
 import type { RepositoryCache } from "./cache.ts";
 import { contentHash, type HubFile, type Repository } from "./repository.ts";
 
-/**
- * Progress events of a download.
- *
- * @example
- * ```ts
- * import { type DownloadEvents, openModel } from "@parscale/parscale";
- *
- * const events: DownloadEvents = {
- *   onTotal: (bytes) => console.error(`${bytes} bytes to download`),
- *   onBytes: (bytes) => console.error(`${bytes} bytes downloaded`),
- * };
- * using model = await openModel("Qwen/Qwen2.5-0.5B", { events });
- * ```
- */
+/** Progress events of a download. */
 export interface DownloadEvents {
   /** Bytes that are to come, before the first of them. */
   readonly onTotal?: (bytes: number) => void;

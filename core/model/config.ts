@@ -9,15 +9,6 @@ import type { WeightType } from "../base/dtype.ts";
 /**
  * Block type of a checkpoint: Qwen2 has biases on q, k, v; Qwen3 norms each head of q and k; Qwen3.5 also
  * gates attention and has delta nets; Llama, which SmolLM and SmolLM2 are too, has none of these.
- *
- * @example
- * ```ts
- * import { type Family, openModel } from "@parscale/parscale";
- *
- * const withBiases: readonly Family[] = ["qwen2"];
- * using model = await openModel("qwen-p4");
- * console.log(withBiases.includes(model.config.family));
- * ```
  */
 export type Family = "qwen2" | "qwen3" | "qwen3_5" | "llama";
 
@@ -26,30 +17,10 @@ export type { WeightType } from "../base/dtype.ts";
 /**
  * Aggregation of P streams (appendix A of the paper): a sum with weights that an MLP computes at every
  * token, or a learned linear map of the concatenated streams, [P·C → C].
- *
- * @example
- * ```ts
- * import { type Aggregator, openModel } from "@parscale/parscale";
- *
- * const wanted: Aggregator = "dynamic";
- * using model = await openModel("qwen-p4");
- * if (model.config.aggregator !== wanted) throw new Error("the streams have no weights to show");
- * ```
  */
 export type Aggregator = "dynamic" | "linear";
 
-/**
- * Scaling of the rotary embedding to contexts longer than that of pre-training.
- *
- * @example
- * ```ts
- * import { openModel, type RopeScaling } from "@parscale/parscale";
- *
- * using model = await openModel("qwen-p4");
- * const scaling: RopeScaling | undefined = model.config.ropeScaling;
- * console.log(scaling ? `${scaling.kind}, factor ${scaling.factor}` : "no context extension");
- * ```
- */
+/** Scaling of the rotary embedding to contexts longer than that of pre-training. */
 export type RopeScaling =
   | {
     readonly kind: "llama3";
@@ -76,18 +47,7 @@ export function yarnAttentionFactor(factor: number, mscale: number): number {
   return factor <= 1 ? 1 : 0.1 * mscale * Math.log(factor) + 1;
 }
 
-/**
- * Layers that are gated delta nets, and their sizes; the other layers are softmax attention.
- *
- * @example
- * ```ts
- * import { type DeltaConfig, openModel } from "@parscale/parscale";
- *
- * using model = await openModel("qwen35-p4");
- * const delta: DeltaConfig | undefined = model.config.delta;
- * console.log(`${delta?.layers.filter((isDelta) => isDelta).length ?? 0} layers have states`);
- * ```
- */
+/** Layers that are gated delta nets, and their sizes; the other layers are softmax attention. */
 export interface DeltaConfig {
   /** For each layer, true if it is a delta net. */
   readonly layers: readonly boolean[];
@@ -119,18 +79,7 @@ export function isDeltaNet({ delta }: Pick<ModelConfig, "delta">, layer: number)
   return delta?.layers[layer] === true;
 }
 
-/**
- * Sizes and constants of a model; fields as in Hugging Face's config.json.
- *
- * @example
- * ```ts
- * import { type ModelConfig, openModel } from "@parscale/parscale";
- *
- * using model = await openModel("qwen-p4");
- * const { streams, numHiddenLayers, vocabSize }: ModelConfig = model.config;
- * console.log(`${streams} streams, ${numHiddenLayers} layers, ${vocabSize} tokens`);
- * ```
- */
+/** Sizes and constants of a model; fields as in Hugging Face's config.json. */
 export interface ModelConfig {
   /** Type of its blocks. */
   readonly family: Family;

@@ -9,30 +9,10 @@ import type { DeviceName } from "./traits.ts";
 export type { Device } from "./device.ts";
 export type { DeviceName } from "./traits.ts";
 
-/**
- * Device as a user names it: a device, one of several GPUs, or the fastest that is known to work.
- *
- * @example
- * ```ts
- * import { type DeviceChoice, openModel } from "@parscale/parscale";
- *
- * const device: DeviceChoice = "cuda:1";
- * using model = await openModel("qwen-p4", { device });
- * ```
- */
+/** Device as a user names it: a device, one of several GPUs, or the fastest that is known to work. */
 export type DeviceChoice = DeviceName | `cuda:${number}` | "auto";
 
-/**
- * Compute dtype; auto is bf16 on cuda and f32 elsewhere.
- *
- * @example
- * ```ts
- * import { type ElementChoice, openModel } from "@parscale/parscale";
- *
- * const dtype: ElementChoice = "f32";
- * using model = await openModel("qwen-p4", { device: "cuda", dtype });
- * ```
- */
+/** Compute dtype; auto is bf16 on cuda and f32 elsewhere. */
 export type ElementChoice = "auto" | "f32" | "bf16" | "f16";
 
 /** Kind of the matrices of linear layers: exact, or in 8 or 4 bits. */

@@ -3,17 +3,7 @@
  * the trait that it depends on, never for a device by name.
  */
 
-/**
- * Devices that can be asked for by name.
- *
- * @example
- * ```ts
- * import { type DeviceName, openModel } from "@parscale/parscale";
- *
- * using model = await openModel("qwen-p4", { device: "auto" });
- * const device: DeviceName = model.device;
- * ```
- */
+/** Devices that can be asked for by name. */
 export type DeviceName = "reference" | "cpu" | "webgpu" | "cuda" | "tfjs";
 
 /** Element types that a device may keep keys and values in. */

@@ -12,18 +12,7 @@ export interface BeamRequest extends Omit<BeamOptions, "shouldStop"> {
   readonly stop?: readonly string[];
 }
 
-/**
- * A continuation that a search found.
- *
- * @example
- * ```ts
- * import { type BeamCompletion, openModel } from "@parscale/parscale";
- *
- * using model = await openModel("qwen-p4");
- * const found: BeamCompletion[] = await model.beamSearch("The capital of France is");
- * for (const { score, text } of found) console.log(score, text);
- * ```
- */
+/** A continuation that a search found. */
 export interface BeamCompletion extends Omit<Completion, "text"> {
   /** Without stop strings and special tokens; null without a tokenizer. */
   readonly text: string | null;

@@ -8,19 +8,7 @@ import type { DownloadEvents } from "../hub/blob.ts";
 import { resolveModel } from "../hub/model.ts";
 import type { Quantization } from "./quantization.ts";
 
-/**
- * Progress events of opening a model.
- *
- * @example
- * ```ts
- * import { type OpenEvents, openModel } from "@parscale/parscale";
- *
- * const events: OpenEvents = {
- *   onLoad: (phase) => phase === "end" && console.error("the weights are on the device"),
- * };
- * using model = await openModel("qwen-p4", { events });
- * ```
- */
+/** Progress events of opening a model. */
 export interface OpenEvents extends DownloadEvents {
   /** Called with the bytes of quantized weights that are kept for the next start; `onBytes` follows. */
   readonly onQuantize?: (quantize: Quantization, bytes: number) => void;
@@ -31,17 +19,7 @@ export interface OpenEvents extends DownloadEvents {
   readonly onLoad?: (phase: "begin" | "weight" | "end") => void;
 }
 
-/**
- * Options of finding a model.
- *
- * @example
- * ```ts
- * import { type FindOptions, openModel } from "@parscale/parscale";
- *
- * const options: FindOptions = { adapter: "runs/p4", signal: AbortSignal.timeout(60_000) };
- * using model = await openModel("Qwen/Qwen2.5-0.5B", options);
- * ```
- */
+/** Options of finding a model. */
 export interface FindOptions {
   /** ParScale parameters to lay over a plain backbone: a folder or a run. */
   readonly adapter?: string | undefined;

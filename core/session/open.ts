@@ -20,17 +20,7 @@ import { checkOptions, number, oneOf, PATH, type Rule, SIGNAL, SWITCH, whole } f
 import { checkQuantize, matrixFormat, type MatrixOptions } from "./quantization.ts";
 import { Session } from "./session.ts";
 
-/**
- * Options of opening a model; an option is that of the command line with the same name.
- *
- * @example
- * ```ts
- * import { openModel, type OpenOptions } from "@parscale/parscale";
- *
- * const options: OpenOptions = { device: "cpu", threads: 4, quantize: "q8", weightCache: true };
- * using model = await openModel("qwen-p4", options);
- * ```
- */
+/** Options of opening a model; an option is that of the command line with the same name. */
 export interface OpenOptions extends FindOptions, MatrixOptions {
   /** Allows a GPU that has not passed `parscale doctor --device cuda`. */
   readonly unverified?: boolean;

@@ -4,18 +4,7 @@ import { isObject } from "../base/files.ts";
 import type { SamplingOptions } from "../base/sampling.ts";
 import type { LogitRules } from "../generate/logit_rules.ts";
 
-/**
- * Options of continuing a prompt; greedy unless told.
- *
- * @example
- * ```ts
- * import { type GenerateOptions, openModel } from "@parscale/parscale";
- *
- * const options: GenerateOptions = { maxTokens: 64, temperature: 0.7, topP: 0.9, seed: 1 };
- * using model = await openModel("qwen-p4");
- * const { text } = await model.complete("Once upon a time", options);
- * ```
- */
+/** Options of continuing a prompt; greedy unless told. */
 export interface GenerateOptions extends Partial<SamplingOptions> {
   /** At most this many new tokens; 128 unless told. */
   readonly maxTokens?: number;
@@ -29,18 +18,7 @@ export interface GenerateOptions extends Partial<SamplingOptions> {
   readonly signal?: AbortSignal;
 }
 
-/**
- * Options of a beam search over the continuations of a prompt.
- *
- * @example
- * ```ts
- * import { type BeamSearchOptions, openModel } from "@parscale/parscale";
- *
- * const options: BeamSearchOptions = { numBeams: 8, maxTokens: 32, lengthPenalty: 0.6 };
- * using model = await openModel("qwen-p4");
- * const [best] = await model.beamSearch("Translate: bonjour =", options);
- * ```
- */
+/** Options of a beam search over the continuations of a prompt. */
 export interface BeamSearchOptions
   extends LogitRules, Pick<GenerateOptions, "maxTokens" | "stop" | "jsonSchema"> {
   /** Sequences kept at every token; 4 unless told. */
@@ -53,18 +31,7 @@ export interface BeamSearchOptions
   readonly eosTokenIds?: readonly number[];
 }
 
-/**
- * Options of continuing several prompts.
- *
- * @example
- * ```ts
- * import { type BatchOptions, openModel } from "@parscale/parscale";
- *
- * const options: BatchOptions = { batch: 16, maxTokens: 8, stop: ["\n"] };
- * using model = await openModel("qwen-p4");
- * const completions = await model.completeAll(["1 + 1 =", "2 + 2 ="], options);
- * ```
- */
+/** Options of continuing several prompts. */
 export interface BatchOptions extends GenerateOptions {
   /** Prompts computed together; 8 unless told. */
   readonly batch?: number;

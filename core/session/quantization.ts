@@ -4,30 +4,10 @@ import { DEFAULT_BLOCK, type MatrixFormat } from "../quant/codes.ts";
 import type { Checkpoint } from "../checkpoint/open.ts";
 import { type DeviceChoice, quantizes } from "../runtime/mod.ts";
 
-/**
- * Bits of the matrices of linear layers; none keeps them exact.
- *
- * @example
- * ```ts
- * import { openModel, type Quantization } from "@parscale/parscale";
- *
- * const quantize: Quantization = "q4";
- * using model = await openModel("qwen-p4", { quantize });
- * ```
- */
+/** Bits of the matrices of linear layers; none keeps them exact. */
 export type Quantization = "none" | "q8" | "q4";
 
-/**
- * Options that decide how a device keeps matrices.
- *
- * @example
- * ```ts
- * import { type MatrixOptions, openModel } from "@parscale/parscale";
- *
- * const options: MatrixOptions = { device: "webgpu", quantize: "q4", blockSize: 64 };
- * using model = await openModel("qwen-p4", options);
- * ```
- */
+/** Options that decide how a device keeps matrices. */
 export interface MatrixOptions {
   /** Device to compute on; auto is cpu. */
   readonly device?: DeviceChoice;

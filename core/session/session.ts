@@ -38,18 +38,7 @@ import {
   type CompletionRequest,
 } from "./stream.ts";
 
-/**
- * A text, token ids, or messages for the chat template, which may be of a type without other fields.
- *
- * @example
- * ```ts
- * import { openModel, type Prompt } from "@parscale/parscale";
- *
- * const prompts: Prompt[] = ["2 + 2 =", [17, 488, 17], [{ role: "user", content: "2 + 2?" }]];
- * using model = await openModel("qwen-p4");
- * for (const prompt of prompts) console.log((await model.complete(prompt)).text);
- * ```
- */
+/** A text, token ids, or messages for the chat template, which may be of a type without other fields. */
 export type Prompt =
   | string
   | readonly number[]
@@ -68,17 +57,7 @@ interface SessionOptions {
   readonly templateVariables?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/**
- * A model ready to run. Dispose of it, or say `using`, when it is done.
- *
- * @example
- * ```ts
- * import { openModel, type Session } from "@parscale/parscale";
- *
- * using model: Session = await openModel("qwen-p4");
- * const { text } = await model.complete([{ role: "user", content: "2 + 2?" }]);
- * ```
- */
+/** A model ready to run. Dispose of it, or say `using`, when it is done. */
 export class Session implements Disposable {
   /**
    * Checkpoint it was opened from.

@@ -14,18 +14,7 @@ import {
 import type { SchedulerEvent, TokenLogprobs } from "../generate/request.ts";
 import type { StreamDecoder, Tokenizer } from "../tokenizer/types.ts";
 
-/**
- * A finished continuation.
- *
- * @example
- * ```ts
- * import { type Completion, openModel } from "@parscale/parscale";
- *
- * using model = await openModel("qwen-p4");
- * const { text, tokens, finishReason }: Completion = await model.complete("2 + 2 =");
- * console.log(text, `(${tokens.length} tokens, ended by ${finishReason})`);
- * ```
- */
+/** A finished continuation. */
 export interface Completion {
   /** Without stop strings and special tokens. */
   readonly text: string;

@@ -10,18 +10,7 @@ import { rstrip } from "../base/rstrip.ts";
 import { contentText, type TextPart, textParts, withReadContent } from "./content.ts";
 import type { Tokenizer, TokenizerInfo } from "./types.ts";
 
-/**
- * One message; templates may use more fields than these.
- *
- * @example
- * ```ts
- * import { type ChatMessage, openModel } from "@parscale/parscale";
- *
- * const messages: ChatMessage[] = [{ role: "user", content: "2 + 2?" }];
- * using model = await openModel("qwen-p4");
- * messages.push({ role: "assistant", content: (await model.complete(messages)).text });
- * ```
- */
+/** One message; templates may use more fields than these. */
 export interface ChatMessage {
   /** `system`, `user`, `assistant` or `tool`, or what else the template knows. */
   readonly role: string;

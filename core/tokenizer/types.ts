@@ -1,18 +1,7 @@
 /** Interface of all tokenizers, whichever code does the work. */
 import { DataError } from "../base/errors.ts";
 
-/**
- * Options of encoding text.
- *
- * @example
- * ```ts
- * import { type EncodeOptions, openModel } from "@parscale/parscale";
- *
- * const asText: EncodeOptions = { specialTokens: false };
- * using model = await openModel("qwen-p4");
- * const ids = model.tokenizer.encode("text of a user: <|endoftext|>", asText);
- * ```
- */
+/** Options of encoding text. */
 export interface EncodeOptions {
   /**
    * True if special tokens written out in the text become one id each (default true). Without, they
@@ -26,37 +15,13 @@ export interface EncodeOptions {
   readonly frame?: boolean;
 }
 
-/**
- * Options of decoding ids.
- *
- * @example
- * ```ts
- * import { type DecodeOptions, openModel } from "@parscale/parscale";
- *
- * const options: DecodeOptions = { skipSpecial: true };
- * using model = await openModel("qwen-p4");
- * const { tokens } = await model.complete("2 + 2 =");
- * console.log(model.tokenizer.decode(tokens, options));
- * ```
- */
+/** Options of decoding ids. */
 export interface DecodeOptions {
   /** Leaves special tokens out of the text (default false). */
   readonly skipSpecial?: boolean;
 }
 
-/**
- * Turns ids that arrive one by one into text.
- *
- * @example
- * ```ts
- * import { openModel, type StreamDecoder } from "@parscale/parscale";
- *
- * using model = await openModel("qwen-p4");
- * const decoder: StreamDecoder = model.tokenizer.streamDecoder();
- * const pieces = model.tokenizer.encode("naïve 🙂").map((id) => decoder.push(id));
- * console.log(...pieces, decoder.flush());
- * ```
- */
+/** Turns ids that arrive one by one into text. */
 export interface StreamDecoder {
   /** Takes one id and returns the text that can no longer change. */
   push(id: number): string;
@@ -64,18 +29,7 @@ export interface StreamDecoder {
   flush(): string;
 }
 
-/**
- * Origin of a tokenizer, and the content of its files besides the vocabulary.
- *
- * @example
- * ```ts
- * import { openModel, type TokenizerInfo } from "@parscale/parscale";
- *
- * using model = await openModel("qwen-p4");
- * const { chatTemplate, namedTokens }: TokenizerInfo = model.tokenizer;
- * console.log(chatTemplate ? "takes messages" : "takes text only", namedTokens.eos_token);
- * ```
- */
+/** Origin of a tokenizer, and the content of its files besides the vocabulary. */
 export interface TokenizerInfo {
   /** The folder, for messages. */
   readonly directory: string;
@@ -89,19 +43,7 @@ export interface TokenizerInfo {
   readonly namedTokens: Readonly<Record<string, string>>;
 }
 
-/**
- * Translates between text and token ids.
- *
- * @example
- * ```ts
- * import { openModel, type Tokenizer } from "@parscale/parscale";
- *
- * using model = await openModel("qwen-p4");
- * const tokenizer: Tokenizer = model.tokenizer;
- * const ids = tokenizer.encode("The capital of France");
- * console.log(ids.map((id) => tokenizer.tokenText(id)), tokenizer.decode(ids));
- * ```
- */
+/** Translates between text and token ids. */
 export interface Tokenizer extends TokenizerInfo {
   /** Own encoder, or the library for layouts that it does not know. */
   readonly kind: "byte-level-bpe" | "huggingface";
