@@ -6,7 +6,7 @@
 import { mergeExact, parseExactJson } from "../base/exact_json.ts";
 import { isObject, jsonValue, show } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
-import { rstrip } from "../base/rstrip.ts";
+import { rstrip } from "../base/python_text.ts";
 import { contentText, type TextPart, textParts, withReadContent } from "./content.ts";
 import type { Tokenizer, TokenizerInfo } from "./types.ts";
 

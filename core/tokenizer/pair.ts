@@ -7,7 +7,7 @@
  * used all the same and some of the continuation is lost, so that published scores can be reproduced.
  */
 import { DataError } from "../base/errors.ts";
-import { rstrip } from "../base/rstrip.ts";
+import { rstrip } from "../base/python_text.ts";
 import type { Tokenizer } from "./types.ts";
 
 /**

@@ -110,7 +110,7 @@ core/tokenizer/added_tokens.ts by unit/tokenizer/added_tokens_test.ts
 core/tokenizer/nfc.ts by unit/tokenizer/nfc_test.ts
   long runs of marks are left to the runtime: LONG_RUN.test(text) ? sortMarks(text) : text → text
 
-core/base/rstrip.ts by unit/eval/python_text_test.ts
+core/base/python_text.ts by unit/eval/python_text_test.ts
   blanks at the end by a pattern:   const set = new Set(chars);\n  const isStripped →   if (chars === undefined) return text.replace(/\s+$/, "");\n  const set = new Set(chars);\n  const isStripped
 
 core/eval/grading/ifeval/format.ts by unit/eval/grading/ifeval_test.ts

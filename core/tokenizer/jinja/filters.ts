@@ -1,17 +1,10 @@
 /** Filters of Jinja on one value: texts, numbers, and what makes text of them. */
+import { capitalize, strip } from "../../base/python_text.ts";
 import { ownAttribute } from "./methods.ts";
 import { toFloat, toInteger } from "./numbers.ts";
 import { type Signature, signature } from "./signature.ts";
 import { str } from "./text.ts";
-import {
-  capitalize,
-  join,
-  LINE_END,
-  optionalText,
-  replace,
-  strip,
-  textOf,
-} from "./text_methods.ts";
+import { join, LINE_END, optionalText, replace, textOf } from "./text_methods.ts";
 import { toJson } from "./tojson.ts";
 import {
   Dict,
@@ -153,7 +146,7 @@ export const VALUE_FILTERS: Readonly<Record<string, Signature<Value>>> = {
   tojson: signature("ensure_ascii= indent= separators= sort_keys=", json),
   trim: signature(
     "chars=",
-    (value: Value, chars: Given) => strip(str(value), optionalText(chars), "both"),
+    (value: Value, chars: Given) => strip(str(value), optionalText(chars)),
   ),
   upper: onText((text) => text.toUpperCase()),
 };

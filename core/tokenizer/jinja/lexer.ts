@@ -2,7 +2,7 @@
  * Cuts a template into tokens as Jinja2 3.1.6 does with trim_blocks and lstrip_blocks
  * (`jinja2/lexer.py`), the settings of transformers.
  */
-import { SPACE } from "../../base/rstrip.ts";
+import { SPACE } from "../../base/python_text.ts";
 
 /** A part of a template; `text` is what it stands for: a string is decoded, data is trimmed. */
 export interface Token {

@@ -1,5 +1,5 @@
 /** Conversions to numbers as Python has them. */
-import { SPACE } from "../../base/rstrip.ts";
+import { SPACE } from "../../base/python_text.ts";
 import {
   isNumber,
   isText,

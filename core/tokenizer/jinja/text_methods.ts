@@ -1,5 +1,5 @@
 /** Methods of Python's `str`. */
-import { SPACE } from "../../base/rstrip.ts";
+import { capitalize, lstrip, rstrip, SPACE, strip } from "../../base/python_text.ts";
 import { spend, spendItems, spendText } from "./meter.ts";
 import { type Signature, signature } from "./signature.ts";
 import { str } from "./text.ts";
@@ -21,7 +21,6 @@ import {
 
 type Given = Value | undefined;
 
-const LEADING = new RegExp(`[${SPACE}]`, "u");
 const WORDS = new RegExp(`[^${SPACE}]+`, "gu");
 /** Ends of lines of `str.splitlines`. */
 // deno-lint-ignore no-control-regex
@@ -37,31 +36,6 @@ export function textOf(value: Value): string {
 /** A text argument that may be left out or None. */
 export function optionalText(value: Given): string | undefined {
   return value === undefined || value === null ? undefined : textOf(value);
-}
-
-/** Python's `strip` at one or both ends; without `chars` of white space. */
-export function strip(
-  text: string,
-  chars: string | undefined,
-  ends: "both" | "left" | "right",
-): string {
-  spendText(text.length);
-  const set = new Set(chars);
-  const isStripped = (character: string) =>
-    chars === undefined ? LEADING.test(character) : set.has(character);
-  let from = 0, to = text.length;
-  while (ends !== "right" && from < to) {
-    const character = String.fromCodePoint(text.codePointAt(from)!);
-    if (!isStripped(character)) break;
-    from += character.length;
-  }
-  while (ends !== "left" && to > from) {
-    const pair = text.slice(Math.max(from, to - 2), to);
-    const character = pair.length === 2 && pair.codePointAt(0)! > 0xffff ? pair : text[to - 1]!;
-    if (!isStripped(character)) break;
-    to -= character.length;
-  }
-  return text.slice(from, to);
 }
 
 /** Python's `replace`; a negative count replaces all. */
@@ -196,8 +170,11 @@ function joinItems(separator: string, values: Value): string {
   );
 }
 
-const ends = (ends: "both" | "left" | "right") =>
-  signature("chars=", (text: string, chars: Given) => strip(text, optionalText(chars), ends));
+const stripper = (strip: (text: string, chars?: string) => string) =>
+  signature("chars=", (text: string, chars: Given) => {
+    spendText(text.length);
+    return strip(text, optionalText(chars));
+  });
 
 /** Digits of `str.isdigit`: decimal ones, raised and lowered ones, and those in circles and the like. */
 const DIGITS = new RegExp(
@@ -207,19 +184,6 @@ const DIGITS = new RegExp(
     "]+$",
   "u",
 );
-
-/** Letters whose forms in titles and in capitals differ. */
-const TITLE_FORMS = /[ǄǅǆǇǈǉǊǋǌǱǲǳ\u10d0-\u10ff\u1f80-\u1fff]/u;
-
-/** Python's `str.capitalize`. */
-export function capitalize(text: string): string {
-  const [first = ""] = text;
-  if (TITLE_FORMS.test(first)) throw new Error(`'capitalize' of '${first}' is not supported`);
-  const [capital = "", ...others] = first.toUpperCase();
-  // A sigma at the end of a word depends on what stands before.
-  const rest = text.toLowerCase().slice(first.toLowerCase().length);
-  return capital + others.join("").toLowerCase() + rest;
-}
 
 /** Python's `str.format` for fields without a format, conversion or path. */
 function format(text: string, args: readonly Value[], keywords: Keywords): string {
@@ -259,7 +223,7 @@ export const TEXT_METHODS: Readonly<Record<string, Signature<string>>> = {
   isdigit: signature("", (text: string) => DIGITS.test(text)),
   join: signature("iterable", joinItems),
   lower: signature("", (text: string) => text.toLowerCase()),
-  lstrip: ends("left"),
+  lstrip: stripper(lstrip),
   removeprefix: signature(
     "prefix",
     (text: string, prefix: Value) =>
@@ -281,7 +245,7 @@ export const TEXT_METHODS: Readonly<Record<string, Signature<string>>> = {
       BigInt(find(text, part, start, end, true)),
   ),
   rsplit: signature("sep= maxsplit=", rsplit),
-  rstrip: ends("right"),
+  rstrip: stripper(rstrip),
   split: signature("sep= maxsplit=", split),
   splitlines: signature(
     "keepends=",
@@ -292,7 +256,7 @@ export const TEXT_METHODS: Readonly<Record<string, Signature<string>>> = {
     "prefix start= end=",
     (text: string, part: Value, start: Given, end: Given) => hasEnd(text, part, start, end, false),
   ),
-  strip: ends("both"),
+  strip: stripper(strip),
   upper: signature("", (text: string) => text.toUpperCase()),
 };
 
