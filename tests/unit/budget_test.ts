@@ -47,7 +47,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/data": 3750,
   "core/eval/grading/code": 750,
   "core/eval/grading/ifeval": 1150,
-  "core/eval/grading/math": 1350,
+  "core/eval/grading/math": 1100,
   "core/eval/harness": 2600,
   "core/eval/python": 300,
   "core/eval/sandbox": 1350,

@@ -12,21 +12,7 @@ export type Formula =
   | { readonly kind: "symbol"; readonly name: string }
   | { readonly kind: "call"; readonly name: Operation; readonly args: readonly Formula[] }
   /** A function nothing is known of, such as f in f(x). */
-  | { readonly kind: "unknown"; readonly name: string; readonly args: readonly Formula[] }
-  | Bound;
-
-/** A formula over the values of one of its variables, between bounds or at a place. */
-export interface Bound {
-  readonly kind: "bound";
-  readonly name: "sum" | "product" | "integral" | "derivative" | "limit";
-  readonly variable: string;
-  readonly body: Formula;
-  /** Lower bound, or the place of a limit. */
-  readonly from?: Formula | undefined;
-  readonly to?: Formula | undefined;
-  /** Sign of the infinity that stands in place of `to`, or of the place of a limit. */
-  readonly infinity?: 1 | -1 | undefined;
-}
+  | { readonly kind: "unknown"; readonly name: string; readonly args: readonly Formula[] };
 
 /** Everything that can be computed. */
 export type Operation =
@@ -52,13 +38,6 @@ export function symbolsOf(formula: Formula, names: Set<string> = new Set()): Set
   if (formula.kind === "symbol") names.add(formula.name);
   if (formula.kind === "call" || formula.kind === "unknown") {
     for (const arg of formula.args) symbolsOf(arg, names);
-  }
-  if (formula.kind === "bound") {
-    const { name, variable, body, from, to } = formula;
-    const inner = symbolsOf(body);
-    if (name !== "derivative") inner.delete(variable);
-    for (const symbol of inner) names.add(symbol);
-    for (const bound of [from, to]) if (bound) symbolsOf(bound, names);
   }
   return names;
 }

@@ -29,19 +29,8 @@ export const NAMED: ReadonlySet<string> = new Set(
 );
 /** Those that may have a base. */
 export const LOGARITHMS = new Set(["\\log", "\\ln", "\\lg"]);
-/** Sums and products. */
-export const TOTALS: Readonly<Record<string, "sum" | "product">> = {
-  "\\sum": "sum",
-  "\\prod": "product",
-};
-/** Signs between a variable and its limit. */
-export const APPROACHES = new Set(["\\to", "\\rightarrow", "\\Rightarrow"])
-  .union(new Set(["\\longrightarrow", "\\Longrightarrow"]));
 /** Functions whose power −1 is the inverse. */
 export const INVERTIBLE = /^(?:sin|cos|tan|csc|sec|cot|sinh|cosh|tanh)$/;
-
-/** Other commands that begin a function. */
-export const BOUND = new Set(["\\sqrt", "\\sum", "\\prod", "\\int", "\\lim"]);
 
 /** Commands of the grammar other than symbols, and closing ones, which begin nothing. */
 export const NO_SYMBOLS = new Set([

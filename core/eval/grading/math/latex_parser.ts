@@ -7,7 +7,6 @@
  * whose end it cannot read, but for the base of a number and a last comma.
  */
 import {
-  type Bound,
   call,
   type Formula,
   isMinusOne,
@@ -16,9 +15,7 @@ import {
   withoutCrosses,
 } from "./formula.ts";
 import {
-  APPROACHES,
   BINOMIALS,
-  BOUND,
   DIVIDE,
   FRACTIONS,
   GROUPS,
@@ -28,7 +25,6 @@ import {
   NAMED,
   NO_SYMBOLS,
   ROUNDED,
-  TOTALS,
 } from "./latex_commands.ts";
 import { number, numberEnd, type Token, tokenize, UnreadableFormula } from "./latex_tokens.ts";
 
@@ -49,9 +45,6 @@ export function parseLatex(text: string): Formula[] {
   return new Parser(tokens.slice(0, last + 1)).list();
 }
 
-/** Upper bound of a sum or product. */
-type Upper = Pick<Bound, "to" | "infinity">;
-
 class Parser {
   #at = 0;
   #depth = 0;
@@ -59,10 +52,6 @@ class Parser {
   #inBars = false;
   /** Scripts of digits that were read again. */
   #retries = 0;
-  /** Place of the differential that ends an integral. */
-  #differential = -1;
-  /** True inside a sum, integral, derivative or limit: others in it would take too long. */
-  #isBound = false;
 
   constructor(readonly tokens: readonly Token[]) {}
 
@@ -146,11 +135,11 @@ class Parser {
 
   #beginsFactor(functionsToo: boolean): boolean {
     const token = this.tokens[this.#at];
-    if (token === undefined || this.#at === this.#differential) return false;
+    if (token === undefined) return false;
     if (token.kind === "digit" || token.kind === "letter") return true;
     if (token.text === "|") return !this.#inBars;
     if (token.kind === "mark") return GROUPS[token.text] !== undefined;
-    if (NAMED.has(token.text) || LOGARITHMS.has(token.text) || BOUND.has(token.text)) {
+    if (NAMED.has(token.text) || LOGARITHMS.has(token.text) || token.text === "\\sqrt") {
       return functionsToo;
     }
     return token.text !== "\\}" && !NO_SYMBOLS.has(token.text);
@@ -180,11 +169,8 @@ class Parser {
     if (kind === "mark") throw new UnreadableFormula();
     const rounded = ROUNDED[text];
     if (rounded !== undefined) return call(rounded[1], this.#inside(false, rounded[0]));
-    if (TOTALS[text]) return this.#bound(() => this.#total(TOTALS[text]!));
-    if (text === "\\int") return this.#bound(() => this.#integral());
-    if (text === "\\lim") return this.#bound(() => this.#limit());
     if (FRACTIONS.has(text)) {
-      if (this.#isDerivative) return this.#bound(() => this.#derivative());
+      if (this.#isDerivative) throw new UnreadableFormula();
       const upper = this.#part();
       return call("multiply", upper, reciprocal(this.#part()));
     }
@@ -199,91 +185,10 @@ class Parser {
     return this.#symbol(text.slice(1), functionsToo);
   }
 
-  #bound(read: () => Bound): Bound {
-    if (this.#isBound) throw new UnreadableFormula();
-    this.#isBound = true;
-    const bound = read();
-    this.#isBound = false;
-    return bound;
-  }
-
-  /** `\sum_{k=1}^{n} body`, the bounds in any order. */
-  #total(name: "sum" | "product"): Bound {
-    let variable = "", from: Formula | undefined, upper: Upper = {};
-    for (let i = 0; i < 2; i++) {
-      if (this.#take("_")) {
-        this.#require("{");
-        variable = this.#variable();
-        this.#require("=");
-        from = this.#inside(false, "}");
-      } else if (this.#take("^")) upper = this.#upper();
-    }
-    if (!from || !(upper.to || upper.infinity)) throw new UnreadableFormula();
-    return { kind: "bound", name, variable, from, ...upper, body: this.#product() };
-  }
-
-  /** An upper bound: a script, or infinity. */
-  #upper(): Upper {
-    const at = this.#at, isBraced = this.#take("{");
-    const place = this.#infinity();
-    if (place && (!isBraced || this.#take("}"))) return { infinity: place };
-    this.#at = at;
-    return { to: this.#script() };
-  }
-
-  #infinity(): 1 | -1 | undefined {
-    const sign = this.#take("-") ? -1 : 1;
-    return this.#take("\\infty") ? sign : undefined;
-  }
-
-  #variable(): string {
-    const token = this.tokens[this.#at++];
-    if (token?.kind !== "letter") throw new UnreadableFormula();
-    return token.text;
-  }
-
-  /** `\int_0^1 body dx` */
-  #integral(): Bound {
-    let from: Formula | undefined, to: Formula | undefined;
-    for (let i = 0; i < 2; i++) {
-      if (this.#take("_")) from = this.#script();
-      else if (this.#take("^")) to = this.#script();
-    }
-    const isDifferential = ({ kind, text }: Token) => kind === "letter" && /^d./.test(text);
-    const end = this.tokens.findIndex((token, i) => i >= this.#at && isDifferential(token));
-    if (!from || !to || end < 0) throw new UnreadableFormula();
-    this.#differential = end;
-    const body = this.#at === end ? number("1") : this.#expression();
-    if (this.#at++ !== end) throw new UnreadableFormula();
-    this.#differential = -1;
-    const variable = this.tokens[end]!.text.slice(1);
-    return { kind: "bound", name: "integral", variable, from, to, body };
-  }
-
-  /** `\lim_{x \to 0} body` */
-  #limit(): Bound {
-    this.#require("_");
-    this.#require("{");
-    const variable = this.#variable();
-    if (!APPROACHES.has(this.#next ?? "")) throw new UnreadableFormula();
-    const at = ++this.#at, infinity = this.#infinity();
-    if (!infinity) this.#at = at;
-    const from = infinity ? undefined : this.#inside(false, "}");
-    if (infinity) this.#require("}");
-    return { kind: "bound", name: "limit", variable, from, infinity, body: this.#product() };
-  }
-
   /** True at `{d}{dx}` */
   get #isDerivative(): boolean {
     const text = this.tokens.slice(this.#at, this.#at + 6).map(({ text }) => text).join(" ");
     return /^\{ d \} \{ d\S+ \}$/.test(text);
-  }
-
-  /** `{d}{dx} factors`, after the command of the fraction. */
-  #derivative(): Bound {
-    const variable = this.tokens[this.#at + 4]!.text.slice(1);
-    this.#at += 6;
-    return { kind: "bound", name: "derivative", variable, body: this.#factors(true) };
   }
 
   #braced(): Formula {
@@ -380,7 +285,7 @@ class Parser {
   #afterScript(read: (script: Formula) => Formula): Formula {
     const from = this.#at;
     if (this.tokens[from]?.kind !== "digit") return read(this.#script());
-    const [depth, inBars, isBound] = [this.#depth, this.#inBars, this.#isBound];
+    const [depth, inBars] = [this.#depth, this.#inBars];
     for (let to = numberEnd(this.tokens, from); to > from; to--) {
       if (this.tokens[to - 1]!.kind !== "digit" || this.tokens[to]?.text === ".") continue;
       try {
@@ -388,7 +293,7 @@ class Parser {
         return read(this.#number(to));
       } catch (error) {
         if (!(error instanceof UnreadableFormula) || ++this.#retries > MOST_RETRIES) throw error;
-        [this.#depth, this.#inBars, this.#isBound] = [depth, inBars, isBound];
+        [this.#depth, this.#inBars] = [depth, inBars];
       }
     }
     throw new UnreadableFormula();
