@@ -35,7 +35,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "cli/input": 1400,
   "cli/output": 3000,
   "cli/ranks": 350,
-  "cli/release": 950,
+  "cli/release": 800,
   "core/analysis": 1950,
   "core/base": 1600,
   "core/base/platform": 500,
