@@ -1,8 +1,7 @@
 /**
  * Downloads files of one commit into the cache.
  *
- * Four files at once, or four parts of one large file. A partial file survives a kill and is continued
- * by a range request; a content gets its name only when its hash is that of the listing.
+ * Four files at once, one stream a file. A partial file survives a kill and is continued by a range request; a content gets its name only when its hash is that of the listing.
  */
 import { dirname } from "node:path";
 import { statIfExists } from "../base/files.ts";
@@ -12,11 +11,8 @@ import type { HubClient } from "./client.ts";
 import { contentUrl } from "./listing.ts";
 import type { HubFile, Repository } from "./repository.ts";
 
-/** Files and parts fetched at once. */
+/** Files fetched at once. */
 const PARALLEL = 4;
-
-/** Files larger than this are fetched in parts. */
-const PARTED_BYTES = 64 << 20;
 
 /** Source and target of files that are not in a repository of the hub. */
 export interface Place {
@@ -42,13 +38,10 @@ export async function downloadFiles(
   await prepare(cache, contents, events);
   let done = 0;
   const add = (bytes: number) => events.onBytes?.(done += bytes);
-  const fetchOne = async (file: HubFile, parts: number) => {
+  await inParallel(contents, async (file) => {
     const url = urlOf(file.path);
-    await fetchContent({ client, cache, repository, file, url, parts, events, add });
-  };
-  const small = contents.filter(({ size }) => size <= PARTED_BYTES);
-  await inParallel(small, (file) => fetchOne(file, 1));
-  for (const file of contents) if (file.size > PARTED_BYTES) await fetchOne(file, PARALLEL);
+    await fetchContent({ client, cache, repository, file, url, events, add });
+  });
   for (const file of missing) await cache.link(commit, file);
   return cache.snapshot(commit);
 }

@@ -58,7 +58,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/grammar": 2800,
   "core/graph": 1450,
   "core/graph/primitives": 300,
-  "core/hub": 1600,
+  "core/hub": 1550,
   "core/model": 1500,
   "core/ops": 1150,
   "core/quant": 750,

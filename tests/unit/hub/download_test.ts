@@ -146,32 +146,12 @@ Deno.test("a storage that ignores ranges, refuses one or sends another is read f
     }
   }));
 
-Deno.test("a large file comes in four parts, each continued by itself", () => {
-  const large = new Uint8Array(70 << 20);
-  for (let i = 0; i < large.length; i += 4096) large[i] = i >>> 12;
-  return withScene(async ({ hub, fetch, cache }) => {
-    let failures = 0;
-    hub.answer = (path, request) => {
-      if (!isContent(path) || !request.headers.has("range") || failures >= 3) return undefined;
-      failures++;
-      return new Response("", { status: 500 });
-    };
-    const found = await fetch();
-    assertEquals(oidOf(found, true), oidOf(large, true));
-    const ranges = hub.take().filter((line) => line.startsWith("GET /0/"));
-    assertEquals(new Set(ranges).size, 4, `${ranges}`);
-    assert(!allPaths(cache).some((path) => path.includes("partial")));
-  }, { content: large });
-});
-
 Deno.test("a partial file with wrong bytes is fetched anew", () =>
   withScene(async ({ hub, fetch, cache }) => {
     const oid = oidOf(CONTENT, true);
     const blobs = `${cache}/datasets--some--rows/blobs`;
     await Deno.mkdir(blobs, { recursive: true });
-    await Deno.writeFile(`${blobs}/${oid}.parscale-partial`, new Uint8Array(CONTENT.length));
-    const record = [{ start: 0, end: CONTENT.length, done: 200_000 }];
-    await Deno.writeTextFile(`${blobs}/${oid}.parscale-partial.json`, JSON.stringify(record));
+    await Deno.writeFile(`${blobs}/${oid}.parscale-partial`, new Uint8Array(200_000));
     assertEquals(await fetch(), CONTENT);
     const [continued, anew] = hub.take().filter((line) => line.startsWith("GET /0/"));
     assertStringIncludes(continued!, `bytes=200000-${CONTENT.length - 1}`);
