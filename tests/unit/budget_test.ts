@@ -51,7 +51,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/eval/grading/math": 1350,
   "core/eval/harness": 2800,
   "core/eval/python": 600,
-  "core/eval/sandbox": 1350,
+  "core/eval/sandbox": 1250,
   "core/eval/sandbox/python": 700,
   "core/eval/tasks": 1150,
   "core/folder": 400,
