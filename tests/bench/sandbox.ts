@@ -5,7 +5,7 @@
  * deno run -A tests/bench/sandbox.ts
  *
  * The sandbox is measured with expected results in the cache, as in every evaluation but the first; its
- * start is shown apart. Budget: a fifth of the processes' time.
+ * start is shown apart. Budget: half of the processes' time.
  */
 import { fileURLToPath } from "node:url";
 import { openGrader } from "../../core/eval/grading/code/grade.ts";
