@@ -28,14 +28,15 @@ export const UNSEEN = [
   "node_modules/onnxruntime-node/package.json",
   "node_modules/pyodide/package.json",
   "node_modules/pyodide/pyodide-lock.json",
-  "node_modules/pyodide/pyodide.asm.mjs",
+  "node_modules/pyodide/pyodide.asm.js",
   "node_modules/pyodide/pyodide.asm.wasm",
   "node_modules/pyodide/python_stdlib.zip",
 ] as const;
 
-/** Dependencies that serve only a package's install script, its own command line or its types. */
+/** Dependencies that serve only a package's install script, its own command line, types or sockets. */
 const UNUSED_DEPENDENCIES: ReadonlySet<string> = new Set([
   "adm-zip",
+  "base-64",
   "commander",
   "global-agent",
   "iconv-lite",
@@ -43,6 +44,7 @@ const UNUSED_DEPENDENCIES: ReadonlySet<string> = new Set([
   "onnxruntime-common",
   "rw",
   "vega-typings",
+  "ws",
   "yargs",
 ]);
 
@@ -71,7 +73,7 @@ const LOADED = [
   "deno-std/yaml/**.js",
   "onnxruntime-node/dist/index.js", // only looked for, to find the folder of the engine
   "pyodide/pyodide-lock.json",
-  "pyodide/pyodide.asm.mjs",
+  "pyodide/pyodide.asm.js",
   "pyodide/pyodide.asm.wasm",
   "pyodide/pyodide.mjs",
   "pyodide/python_stdlib.zip",

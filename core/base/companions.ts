@@ -20,6 +20,10 @@ export const COMPANION_FILES: readonly string[] = [
   "LICENSE",
 ];
 
+/** Folder of further chat templates, a file each by its name: `tool_use.jinja` is that for tools. */
+export const TEMPLATES_FOLDER = "additional_chat_templates";
+export const TOOL_TEMPLATE_FILE = `${TEMPLATES_FOLDER}/tool_use.jinja`;
+
 /** Returns whether a path names a GGUF file, which holds weights and companions. */
 export function isGgufName(path: string): boolean {
   return /\.gguf$/i.test(path);

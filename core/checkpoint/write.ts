@@ -9,7 +9,7 @@
 import { setImmediate } from "node:timers/promises";
 import type { WeightType } from "../model/config.ts";
 import { ioError, openRegularFile, readExactlySync } from "../base/files.ts";
-import { COMPANION_FILES, type ModelFiles } from "../base/companions.ts";
+import { COMPANION_FILES, type ModelFiles, TEMPLATES_FOLDER } from "../base/companions.ts";
 import { writeAllSync } from "../base/write_all.ts";
 import { INDEX_FILE, type StoredTensor, WEIGHTS_FILE } from "./open.ts";
 import type { StoredRange } from "./quantization.ts";
@@ -189,12 +189,25 @@ export async function writeBytes(path: string, bytes: Uint8Array): Promise<void>
 /** Copies what a model has beside its weights into a folder, and returns the names. */
 export async function copyCompanions(files: ModelFiles, folder: string): Promise<string[]> {
   const copied: string[] = [];
-  for (const name of COMPANION_FILES) {
+  const templates = files.isGguf ? [] : await namesIn(`${files.model}/${TEMPLATES_FOLDER}`);
+  if (templates.length > 0) await Deno.mkdir(`${folder}/${TEMPLATES_FOLDER}`, { recursive: true });
+  for (
+    const name of [
+      ...COMPANION_FILES,
+      ...templates.map((name) => `${TEMPLATES_FOLDER}/${name}`),
+    ]
+  ) {
     if (!await files.has(name)) continue;
     await writeBytes(`${folder}/${name}`, await files.read(name));
     copied.push(name);
   }
   return copied;
+}
+
+/** Names of the templates in a folder, none where there is none. */
+async function namesIn(folder: string): Promise<string[]> {
+  const entries = await Array.fromAsync(Deno.readDir(folder)).catch(() => []);
+  return entries.map(({ name }) => name).filter((name) => name.endsWith(".jinja")).sort();
 }
 
 /** Opens a file for `write`, and waits until it is on the disk. */

@@ -7,6 +7,7 @@
 import { createHash } from "node:crypto";
 import { exactJsonText, parseExactJson } from "../base/exact_json.ts";
 import { Thread } from "../base/thread.ts";
+import { TOOL_TEMPLATE_FILE } from "../base/companions.ts";
 import { openModelFiles } from "../checkpoint/model_files.ts";
 import { openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type Document, rowOf } from "./document.ts";
@@ -23,6 +24,7 @@ const TOKENIZER_FILES = [
   "merges.txt",
   "tokenizer_config.json",
   "chat_template.jinja",
+  TOOL_TEMPLATE_FILE,
 ];
 
 /** Settings that all documents of a run share. */

@@ -7,33 +7,44 @@
  */
 import { UsageError } from "../base/errors.ts";
 import { ioError } from "../base/files.ts";
-import { COMPANION_FILES } from "../base/companions.ts";
+import { COMPANION_FILES, TEMPLATES_FOLDER } from "../base/companions.ts";
 
 /** Kinds of folders that `--overwrite` may replace. */
 export type FolderKind = "checkpoint" | "run" | "evaluation" | "export";
 
-interface Layout {
+/** Files and subfolders that a folder may hold. */
+interface Contents {
+  readonly files: RegExp;
+  readonly folders?: readonly (readonly [name: RegExp, inside: Contents])[];
+}
+
+interface Layout extends Contents {
   /** Name of the kind in messages. */
   readonly name: string;
   /** At least one of the names of every group is there. */
   readonly marks: readonly RegExp[];
-  readonly files: RegExp;
-  /** Subfolders by name, with the names of their files. */
-  readonly folders?: readonly (readonly [name: RegExp, files: RegExp])[];
 }
 
 const COMPANIONS = COMPANION_FILES.map((name) => RegExp.escape(name)).join("|");
 
-const CHECKPOINT_FILES = new RegExp(
-  `^(config\\.json|${COMPANIONS}|README\\.md|` +
-    "(configuration|modeling)_qwen\\d_parscale\\.py|introduced\\.safetensors|" +
-    "model(-\\d{5}-of-\\d{5})?\\.safetensors|model\\.safetensors\\.index\\.json|" +
-    "training_state\\.(json|safetensors))$",
-);
+const folders = [[new RegExp(`^${TEMPLATES_FOLDER}$`), { files: /\.jinja$/ }]] as const;
 
-const EXPORT_FILES = new RegExp(
-  `^(export\\.json|README\\.md|(prefill|decode)\\.onnx|weights\\.bin|${COMPANIONS})$`,
-);
+const CHECKPOINT: Contents = {
+  folders,
+  files: new RegExp(
+    `^(config\\.json|${COMPANIONS}|README\\.md|` +
+      "(configuration|modeling)_qwen\\d_parscale\\.py|introduced\\.safetensors|" +
+      "model(-\\d{5}-of-\\d{5})?\\.safetensors|model\\.safetensors\\.index\\.json|" +
+      "training_state\\.(json|safetensors))$",
+  ),
+};
+
+const EXPORT: Contents = {
+  folders,
+  files: new RegExp(
+    `^(export\\.json|README\\.md|(prefill|decode)\\.onnx|weights\\.bin|${COMPANIONS})$`,
+  ),
+};
 
 const TIME = "\\d{4}-\\d\\d-\\d\\dT\\d\\d-\\d\\d-\\d\\d\\.\\d{6}";
 
@@ -46,7 +57,7 @@ const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
   checkpoint: {
     name: "a checkpoint",
     marks: [/^config\.json$/, /\.safetensors$/],
-    files: CHECKPOINT_FILES,
+    ...CHECKPOINT,
   },
   run: {
     name: "a training run",
@@ -55,9 +66,9 @@ const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
     folders: [
       [
         /^(checkpoint-\d+|\.checkpoint-\d+\.(partial|replaced|removed)-\d+(-[\da-f]+)?)$/,
-        CHECKPOINT_FILES,
+        CHECKPOINT,
       ],
-      [/^tensorboard$/, /^events\.out\.tfevents\./],
+      [/^tensorboard$/, { files: /^events\.out\.tfevents\./ }],
     ],
   },
   evaluation: {
@@ -68,7 +79,7 @@ const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
         HARNESS_FILES.source,
     ),
   },
-  export: { name: "an export", marks: [/^export\.json$/], files: EXPORT_FILES },
+  export: { name: "an export", marks: [/^export\.json$/], ...EXPORT },
 };
 
 /**
@@ -78,7 +89,7 @@ const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
 export async function requireOurs(path: string, kind: FolderKind): Promise<void> {
   const layout = LAYOUTS[kind];
   const names = await namesIn(path);
-  const foreign = await findForeign(path, names, layout);
+  const foreign = await findForeign(path, layout);
   const hints = ["choose another `--out`, or remove the folder yourself"];
   if (foreign !== undefined) {
     throw new UsageError(
@@ -97,16 +108,15 @@ export async function requireOurs(path: string, kind: FolderKind): Promise<void>
 
 /** Returns whether a folder that `writeFolder` was filling or replacing holds nothing but our files. */
 export async function holdsOnlyOurs(path: string): Promise<boolean> {
-  return (await namesIn(path))
-    .every((name) => CHECKPOINT_FILES.test(name) || EXPORT_FILES.test(name));
+  return await findForeign(path, CHECKPOINT) === undefined ||
+    await findForeign(path, EXPORT) === undefined;
 }
 
 async function findForeign(
   path: string,
-  names: readonly string[],
-  { files, folders = [] }: Layout,
+  { files, folders = [] }: Contents,
 ): Promise<string | undefined> {
-  for (const name of names) {
+  for (const name of await namesIn(path)) {
     const { isDirectory } = await Deno.lstat(`${path}/${name}`);
     if (!isDirectory) {
       if (!files.test(name)) return name;
@@ -114,7 +124,7 @@ async function findForeign(
     }
     const [, inside] = folders.find(([folder]) => folder.test(name)) ?? [];
     if (inside === undefined) return `${name}/`;
-    const foreign = (await namesIn(`${path}/${name}`)).find((file) => !inside.test(file));
+    const foreign = await findForeign(`${path}/${name}`, inside);
     if (foreign !== undefined) return `${name}/${foreign}`;
   }
 }

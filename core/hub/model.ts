@@ -12,6 +12,7 @@ import {
   CONFIG_FILE,
   INDEX_FILE,
   isGgufName,
+  TEMPLATES_FOLDER,
   WEIGHTS_FILE,
 } from "../base/companions.ts";
 import { hubAccess } from "./access.ts";
@@ -32,6 +33,9 @@ import {
 
 /** Files of a checkpoint besides weights; all other files of a repository stay where they are. */
 const COMPANIONS = new Set([CONFIG_FILE, "chat_template.json", ...COMPANION_FILES]);
+
+/** A further chat template. */
+const TEMPLATE = new RegExp(`^${TEMPLATES_FOLDER}/[^/]+\\.jinja$`);
 
 const TOKENIZERS = ["tokenizer.json", "vocab.json"];
 
@@ -177,7 +181,7 @@ async function checkpointFiles(
   const byPath = new Map(listed.map((file) => [file.path, file]));
   const weights = [WEIGHTS_FILE, INDEX_FILE, ADAPTER_FILE].find((name) => byPath.has(name));
   if (weights === undefined) throw noWeights(repository, listed);
-  const companions = listed.filter(({ path }) => COMPANIONS.has(path));
+  const companions = listed.filter(({ path }) => COMPANIONS.has(path) || TEMPLATE.test(path));
   const files = [...companions, byPath.get(weights)!];
   if (weights !== INDEX_FILE) return files;
   const folder = await downloadFiles(client, repository, commit, [byPath.get(INDEX_FILE)!]);

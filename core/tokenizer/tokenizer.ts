@@ -14,7 +14,12 @@ import {
   utf8Text,
 } from "../base/files.ts";
 import { openModelFiles } from "../checkpoint/model_files.ts";
-import { isGgufName, type ModelFiles, type TokenizerLists } from "../base/companions.ts";
+import {
+  isGgufName,
+  type ModelFiles,
+  type TokenizerLists,
+  TOOL_TEMPLATE_FILE,
+} from "../base/companions.ts";
 import { DataError } from "../base/errors.ts";
 import { type AddedToken, addNamedTokens, readAddedTokens } from "./added_tokens.ts";
 import { ByteLevelBpe } from "./byte_level_bpe.ts";
@@ -234,19 +239,21 @@ function toCount(value: unknown): number {
   return typeof value === "number" && Number.isInteger(value) && value > 0 ? value : 0;
 }
 
-/** The template file if there is one, else the field, which may hold several templates by name. */
+/** The files of templates if there are any, else the field, which may hold several templates by name. */
 async function findChatTemplates(
   files: ModelFiles,
   directory: string,
   { chat_template: field }: JsonObject,
 ): Promise<Pick<TokenizerInfo, "chatTemplate" | "toolTemplate">> {
-  const name = "chat_template.jinja";
-  if (await files.has(name)) {
-    const bytes = await files.read(name, MAX_TEMPLATE_BYTES);
-    return { chatTemplate: utf8Text(bytes, `"${directory}/${name}"`) };
-  }
-  if (typeof field === "string") return { chatTemplate: field };
-  if ((field ?? null) === null) return {};
+  const textOf = async (name: string) =>
+    await files.has(name)
+      ? utf8Text(await files.read(name, MAX_TEMPLATE_BYTES), `"${directory}/${name}"`)
+      : undefined;
+  const main = await textOf("chat_template.jinja") ?? field ?? null;
+  const forTools = await textOf(TOOL_TEMPLATE_FILE);
+  const tools = forTools === undefined ? {} : { toolTemplate: forTools };
+  if (typeof main === "string") return { chatTemplate: main, ...tools };
+  if (main === null) return tools;
   const named = (name: string) => {
     const entry = Array.isArray(field) &&
       field.find((each) => isObject(each) && each.name === name);
@@ -254,7 +261,9 @@ async function findChatTemplates(
     return typeof template === "string" ? template : undefined;
   };
   const chatTemplate = named("default"), toolTemplate = named("tool_use");
-  if (chatTemplate !== undefined) return { chatTemplate, ...(toolTemplate && { toolTemplate }) };
+  if (chatTemplate !== undefined) {
+    return { chatTemplate, ...(toolTemplate && { toolTemplate }), ...tools };
+  }
   throw new DataError(
     `chat_template in "${directory}/tokenizer_config.json" must be text, or texts by name with one ` +
       `named "default", not ${show(field)}`,

@@ -4,8 +4,8 @@
  *
  * deno run -A tests/bench/sandbox.ts
  *
- * The sandbox is measured with its snapshot and expected results in the cache, as in every
- * evaluation but the first; its start is shown apart. Budget: a fifth of the processes' time.
+ * The sandbox is measured with expected results in the cache, as in every evaluation but the first; its
+ * start is shown apart. Budget: half of the processes' time.
  */
 import { fileURLToPath } from "node:url";
 import { openGrader } from "../../core/eval/grading/code/grade.ts";
@@ -60,7 +60,7 @@ for (const workers of [1, 2]) {
       if (!results.every(({ base }) => base === "pass")) throw new Error("a solution fails");
     };
     const taken = await seconds(grade);
-    // The first round makes snapshot and expected results.
+    // The first round makes expected results.
     if (round > 0) sandboxed.push(taken);
   }
   const alone = await seconds(processes);

@@ -138,6 +138,71 @@ for (const target of ["cpu", "webgpu"]) {
   });
 }
 
+/** Fields of a protocol buffer, by number: integers, and bytes of all else that these files hold. */
+function fieldsOf(bytes: Uint8Array): (readonly [field: number, value: number | Uint8Array])[] {
+  const fields: (readonly [number, number | Uint8Array])[] = [];
+  let at = 0;
+  const varint = () => {
+    let value = 0, scale = 1, byte: number;
+    do {
+      byte = bytes[at++]!;
+      value += (byte & 127) * scale;
+      scale *= 128;
+    } while (byte > 127);
+    return value;
+  };
+  while (at < bytes.length) {
+    const key = varint(), type = key & 7;
+    if (type === 0) fields.push([key >> 3, varint()]);
+    else {
+      const end = (type === 2 ? varint() : type === 5 ? 4 : 8) + at;
+      fields.push([key >> 3, bytes.subarray(at, end)]);
+      at = end;
+    }
+  }
+  return fields;
+}
+
+/** Messages, texts and integers of a field. */
+function read(message: Uint8Array, field: number) {
+  const values = fieldsOf(message).flatMap(([number, value]) => number === field ? [value] : []);
+  const messages = values.filter((value) => typeof value !== "number");
+  const texts = messages.map((value) => new TextDecoder().decode(value));
+  return { messages, texts, integers: values.filter((value) => typeof value === "number") };
+}
+
+Deno.test("nodes of exported graphs come after those that they read, in the IR version of their opset", async (t) => {
+  const models =
+    "qwen2-p2-tied-f32 qwen3-p2-untied-f32 qwen35-p4-untied-f32 llama-p1-llama3-tied-f32";
+  for (const name of models.split(" ")) {
+    for (const flags of ["", "--quantize q4", "--target webgpu --dtype f16"]) {
+      await t.step(`${name} ${flags}`, () =>
+        withScratch(async (cwd) => {
+          const sizes = `--capacity 32 --tokens ${TOKENS}`;
+          const line = `export --model ${
+            modelFolder(name)
+          } --onnx --out onnx ${sizes} -qq ${flags}`;
+          await succeed(line, { cwd });
+          for (const file of ["prefill", "decode"]) {
+            const model = await Deno.readFile(`${cwd}/onnx/${file}.onnx`);
+            const [opset] = read(model, 8).messages;
+            // `onnx.helper.VERSION_TABLE`: opset 24 came with version 12.
+            assertEquals([read(model, 1).integers, read(opset!, 2).integers], [[12], [24]]);
+            const graph = read(model, 7).messages[0]!;
+            const initializers = read(graph, 5).messages.flatMap((each) => read(each, 8).texts);
+            const inputs = read(graph, 11).messages.flatMap((each) => read(each, 1).texts);
+            const known = new Set(["", ...initializers, ...inputs]);
+            for (const node of read(graph, 1).messages) {
+              const early = read(node, 1).texts.filter((input) => !known.has(input));
+              assertEquals(early, [], read(node, 3).texts[0]);
+              for (const output of read(node, 2).texts) known.add(output);
+            }
+          }
+        }));
+    }
+  }
+});
+
 Deno.test("f16 and 8 bits are smaller files with the same first token; those for webgpu run on the processor", () =>
   withScratch(async (cwd) => {
     const made = async (flags: string) => {

@@ -272,6 +272,25 @@ Deno.test("of an index only the shards that it lists are fetched, and all of the
   );
 });
 
+Deno.test("further chat templates are downloaded, and convert keeps and replaces them", () => {
+  const folder = "additional_chat_templates", text = "TOOLS {{ tools }}";
+  const files = new Map(REPOSITORY.files);
+  for (const name of ["notes.txt", "rag.jinja", "tool_use.jinja"]) {
+    files.set(`${folder}/${name}`, new TextEncoder().encode(text));
+  }
+  return withHub(async (_hub, cwd, run) => {
+    const convert = `convert --model ${NAME} --streams 2 --standalone --out p2 -qq`;
+    for (const flags of ["", "--overwrite"]) {
+      assertEquals((await run(`${convert} ${flags}`)).stderr, "");
+      assertEquals(names(`${cwd}/p2/${folder}`), ["rag.jinja", "tool_use.jinja"]);
+      assertEquals(await Deno.readTextFile(`${cwd}/p2/${folder}/tool_use.jinja`), text);
+    }
+    await Deno.writeTextFile(`${cwd}/p2/${folder}/notes.txt`, "");
+    const foreign = `holds "${folder}/notes.txt", which is not part of a checkpoint`;
+    assertFailed(await run(`${convert} --overwrite`), 2, foreign);
+  }, { ...REPOSITORY, files });
+});
+
 Deno.test("a revision is a part of the name", () =>
   withHub(async (hub, cwd, run) => {
     assertFailed(await run(`inspect --model ${NAME}@v9`), 3, 'has no revision "v9"');

@@ -32,8 +32,7 @@ const JAVASCRIPT: readonly Attack[] = [
   ...refusals(String.raw`
 6 overrides then of Promise → import asyncio\nfrom pyodide.ffi import create_once_callable as make\nmake(print).constructor.prototype.then = 1
 9 makes a proxy → from pyodide.ffi import create_proxy\ncreate_proxy(attack)
-10* makes a JavaScript exception → from pyodide import ffi\nffi.JsException.new('x') if hasattr(ffi.JsException, 'new') else ffi.to_js([1])
-13 runs asyncio → import asyncio\nasync def g(): pass\nasyncio.run(g())`),
+10* makes a JavaScript exception → from pyodide import ffi\nffi.JsException.new('x') if hasattr(ffi.JsException, 'new') else ffi.to_js([1])`),
   plain(
     7,
     "uses to_js inside except BaseException and answers right",
@@ -46,6 +45,7 @@ const JAVASCRIPT: readonly Attack[] = [
     `def f(x):\n    if x > 2:\n        from pyodide.ffi import to_js\n        to_js([1])\n${RIGHT}`,
     REFUSED,
   ),
+  reach(13, "runs asyncio", "import asyncio\nasync def g(): return 1\nreturn asyncio.run(g())"),
   reach(14, "calls run_js", `from pyodide.code import run_js\nreturn run_js("1 + 1") == 2`),
   reach(15, "imports js", "import js\nreturn js"),
   reach(
@@ -303,7 +303,7 @@ const SYSTEM: readonly Attack[] = [
     `import socket\nreturn socket.create_connection(("127.0.0.1", 80), 2)`,
   ),
   ...refusals(String.raw`
-68 raises a signal → import signal\nsignal.raise_signal(signal.SIGTERM)`),
+68 raises a signal → import signal\nsignal.raise_signal(signal.SIGINT)`),
 ];
 
 const HOST: readonly Attack[] = [

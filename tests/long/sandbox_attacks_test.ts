@@ -96,7 +96,7 @@ for (
 
 Deno.test("endless programs end at their limits and leave nothing behind", async (t) => {
   const shell = hasBubblewrap ? "bwrap" : "none";
-  await using sandboxes = await openSandboxes({ workers: 1, cacheFolder: `${FOLDER}/none`, shell });
+  await using sandboxes = await openSandboxes({ workers: 1, shell });
   const run = (source: string, limit: number) =>
     runAll(sandboxes.solutions, {
       source,

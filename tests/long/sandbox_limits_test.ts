@@ -6,7 +6,6 @@ import { patiently } from "../../core/eval/grading/code/reference.ts";
 import { type Job, runAll } from "../../core/eval/sandbox/job.ts";
 import { Pool } from "../../core/eval/sandbox/pool.ts";
 import { Child } from "../../core/eval/sandbox/process.ts";
-import { ensureSnapshot } from "../../core/eval/sandbox/snapshot.ts";
 import { until } from "../cli/serve_testing.ts";
 import { withScratch } from "../scratch.ts";
 import { PROBLEM } from "../unit/eval/sandbox_problem.ts";
@@ -15,8 +14,7 @@ const cacheFolder = await Deno.makeTempDir();
 addEventListener("unload", () => Deno.removeSync(cacheFolder, { recursive: true }));
 
 const folder = fileURLToPath(new URL(".", import.meta.resolve("pyodide")));
-const snapshot = await ensureSnapshot(cacheFolder, folder);
-const SETTINGS = { snapshot, folder, residentBytes: 450e6 };
+const SETTINGS = { folder, residentBytes: 450e6 };
 
 /** Stands in for bubblewrap that is killed before it has tied what it starts to itself. */
 const LOOSE_BUBBLEWRAP = `#!/bin/sh
@@ -80,7 +78,7 @@ Deno.test("a child over its resident memory is replaced, and only its program fa
 });
 
 Deno.test("memory that one job left behind is not counted against the next", async () => {
-  await using pool = new Pool(1, { snapshot, folder, residentBytes: 900e6 }, "none");
+  await using pool = new Pool(1, { folder, residentBytes: 900e6 }, "none");
   const inputs = new Array<string>(30).fill(JSON.stringify(["x".repeat(1 << 20)]));
   const job = patiently("def f(text): return len(text)", "f", inputs, "");
   for (let round = 0; round < 3; round++) {

@@ -6,15 +6,23 @@ import { parscale } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 import { until } from "../cli/serve_testing.ts";
 
-/** Processes of the sandbox, by the cache folder that they may read. */
-async function children(cache: string): Promise<number[]> {
-  const found: number[] = [];
-  for await (const { name } of Deno.readDir("/proc")) {
-    if (!/^\d+$/.test(name)) continue;
-    const line = await Deno.readTextFile(`/proc/${name}/cmdline`).catch(() => "");
-    if (line.includes("sandbox/child.ts") && line.includes(cache)) found.push(Number(name));
-  }
-  return found;
+const readProcess = async (id: number, name: string) =>
+  await Deno.readTextFile(`/proc/${id}/${name}`).catch(() => "");
+
+/** Those of `ids` that are processes of the sandbox. */
+async function sandboxed(ids: readonly number[]): Promise<number[]> {
+  const lines = await Promise.all(ids.map((id) => readProcess(id, "cmdline")));
+  return ids.filter((_, i) => lines[i]!.includes("sandbox/child.ts"));
+}
+
+/** Processes that a process started, from any of its threads, and those that these started. */
+async function descendants(id: number): Promise<number[]> {
+  const threads = await Array.fromAsync(Deno.readDir(`/proc/${id}/task`)).catch(() => []);
+  const lists = await Promise.all(
+    threads.map(({ name }) => readProcess(id, `task/${name}/children`)),
+  );
+  const ids = (lists.join(" ").match(/\d+/g) ?? []).map(Number);
+  return [...ids, ...(await Promise.all(ids.map(descendants))).flat()];
 }
 
 const ENDINGS: Readonly<Record<string, readonly Deno.Signal[]>> = {
@@ -24,10 +32,6 @@ const ENDINGS: Readonly<Record<string, readonly Deno.Signal[]>> = {
   "one SIGINT": ["SIGINT"],
   "two SIGINTs": ["SIGINT", "SIGINT"],
 };
-
-// One cache for all, since a memory snapshot takes longer to make than the rest.
-const CACHE = await Deno.makeTempDir();
-addEventListener("unload", () => Deno.removeSync(CACHE, { recursive: true }));
 
 // The evaluator handles signals alike in both; bubblewrap is another parent of the process.
 for (const [sandbox, count] of [["auto", 5], ["pyodide", 2]] as const) {
@@ -41,24 +45,26 @@ for (const [sandbox, count] of [["auto", 5], ["pyodide", 2]] as const) {
             .concat("--allow-code-execution", "--sandbox", sandbox, "--score", "answers.jsonl");
           const row = { task_id: "HumanEval/53", solution: "while True: pass" };
           await Deno.writeTextFile(`${cwd}/answers.jsonl`, jsonLines(row, row));
-          const expected = `${CACHE}/expected`;
-          await Deno.remove(expected, { recursive: true }).catch(() => {});
+          const expected = `${cwd}/cache/expected`;
           const process = parscale(args, {
             cwd,
-            env: { PARSCALE_CACHE: CACHE },
+            env: { PARSCALE_CACHE: `${cwd}/cache` },
             stdin: "null",
             stdout: "null",
             stderr: "null",
           }).spawn();
           // References are known once the solutions' children run.
-          const isBusy = async () =>
-            await Deno.stat(expected).then(() => true, () => false) &&
-            (await children(CACHE)).length >= 2;
+          let ids: number[] = [];
+          const isBusy = async () => {
+            ids = await sandboxed(await descendants(process.pid));
+            return ids.length >= 2 && await Deno.stat(expected).then(() => true, () => false);
+          };
           await until(isBusy, "the sandbox starts");
           await new Promise((resolve) => setTimeout(resolve, 500));
+          assertEquals(await sandboxed(ids), ids);
           for (const signal of signals) process.kill(signal);
           // Their programs have no end of their own.
-          await until(async () => (await children(CACHE)).length === 0, "sandbox processes end");
+          await until(async () => (await sandboxed(ids)).length === 0, "sandbox processes end");
           const { success } = await process.status;
           assertEquals(success, false);
         }),

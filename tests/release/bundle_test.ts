@@ -90,7 +90,7 @@ async function runsModelWrittenCode(bundle: Bundle): Promise<void> {
     "--allow-code-execution",
     "--json",
   ]);
-  assertMatch(stderr, /^running programs in the (pyodide|bwrap) sandbox, Python 3\.\d+\.\d+\n$/);
+  assertMatch(stderr, /^running programs in the (pyodide|bwrap) sandbox, Python 3\.11\.\d+$/m);
   assertEquals(code, 0);
   const [{ metrics, sandbox }] = JSON.parse(stdout).results.tasks;
   assert(["pyodide", "bwrap"].includes(sandbox), sandbox);

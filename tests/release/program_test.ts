@@ -61,7 +61,7 @@ async function startsAsSandbox([first, ...rest]: readonly string[], tree: string
     stdout: "piped",
   }).spawn();
   const folder = `${tree}/node_modules/pyodide/`;
-  const settings = { folder, snapshot: null, memoryBytes: 2 ** 29, token: "token " };
+  const settings = { folder, memoryBytes: 2 ** 29, token: "token " };
   const writer = child.stdin.getWriter();
   await writer.write(new TextEncoder().encode(JSON.stringify(settings) + "\n"));
   for await (const text of child.stdout.pipeThrough(new TextDecoderStream())) {

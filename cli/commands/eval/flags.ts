@@ -195,7 +195,8 @@ export const codeFlags = flagGroup("Code", {
     choices: ["auto", "bwrap", "pyodide"],
     default: "auto",
     summary: "Sandbox for model-written programs",
-    details: "pyodide is CPython in WebAssembly in a process of its own. bwrap puts that process " +
+    details:
+      "pyodide is CPython 3.11 in WebAssembly in a process of its own. bwrap puts that process " +
       "inside bubblewrap as a second wall; auto does where bubblewrap works.",
   },
   sanitize: {

@@ -4,9 +4,7 @@
  *
  * The evaluator starts it with few permissions (see `command.ts`) and feeds it through stdin. An endless
  * loop cannot stop the supervisor's clock, and no worker is ever terminated: the process exits, which
- * works whatever the worker does. It also exits when stdin ends, so none outlives the evaluator. With a
- * second argument it writes a memory snapshot to that path instead; no model-written code ever runs in
- * a process that may write.
+ * works whatever the worker does. It also exits when stdin ends, so none outlives the evaluator.
  */
 import process from "node:process";
 import { pathToFileURL } from "node:url";
@@ -18,7 +16,6 @@ import {
   line,
   lines,
   type Request,
-  SANDBOX_ARGUMENT,
   type Settings,
   SHARED,
   type WorkerAnswer,
@@ -31,54 +28,19 @@ const TICK = 20;
 /** Share of the memory limit above which a child takes no further job. */
 const FULL = 2 / 3;
 
-/** Runs this process as a sandbox child; `args` are the process's arguments. */
-export async function serve(args: readonly string[] = Deno.args): Promise<void> {
-  const [folder, snapshot] = args.filter((argument) => argument !== SANDBOX_ARGUMENT);
-  if (folder && snapshot) return await writeSnapshot(folder, snapshot);
+/** Runs this process as a sandbox child. */
+export async function serve(): Promise<void> {
   const input = lines(Deno.stdin.readable, Infinity);
   const settings: Settings = JSON.parse((await input.next()).value ?? "{}");
-  const image = settings.snapshot === null ? null : await Deno.readFile(settings.snapshot);
   for (const name of ["write", "net", "env", "run", "sys", "ffi", "import"] as const) {
     Deno.permissions.revokeSync({ name });
   }
-  const supervisor = new Supervisor(settings, image);
+  const supervisor = new Supervisor(settings);
   for await (const text of input) {
     const request: Request = JSON.parse(text);
     if (request.type === "stop") supervisor.stop(request.id);
     else supervisor.start(request.id, request.job);
   }
-  Deno.exit(0);
-}
-
-function newWorker(folder: string): Worker {
-  return new Worker(new URL("./interpreter.ts", import.meta.url), {
-    type: "module",
-    deno: { permissions: { ...NO_PERMISSIONS, read: [folder] } },
-  });
-}
-
-/** Loads an interpreter the slow way and writes its memory, complete or not at all. */
-async function writeSnapshot(folder: string, path: string): Promise<void> {
-  const worker = newWorker(folder);
-  const made = Promise.withResolvers<Uint8Array<ArrayBuffer>>();
-  worker.onmessage = ({ data }: MessageEvent<WorkerAnswer>) => {
-    if (data.type === "snapshot") made.resolve(data.bytes);
-  };
-  worker.onerror = (event) => {
-    event.preventDefault();
-    made.reject(new Error(event.message));
-  };
-  worker.postMessage(
-    { type: "snapshot", folder: pathToFileURL(folder).href } satisfies WorkerRequest,
-  );
-  const bytes = await made.promise;
-  const temporary = `${path}.${crypto.randomUUID()}`;
-  {
-    using file = await Deno.open(temporary, { write: true, createNew: true });
-    for (let done = 0; done < bytes.length;) done += await file.write(bytes.subarray(done));
-    await file.sync();
-  }
-  await Deno.rename(temporary, path);
   Deno.exit(0);
 }
 
@@ -106,17 +68,26 @@ interface Running {
 class Supervisor {
   readonly #settings: Settings;
   readonly #shared = new Int32Array(new SharedArrayBuffer(4 * SHARED.length));
-  #snapshot: Uint8Array<ArrayBuffer> | null;
-  #worker!: Worker;
+  readonly #worker: Worker;
   /** True if the worker came up, and whether it waits for a job. */
   #ready = false;
   #resting = false;
   #running: Running | undefined;
 
-  constructor(settings: Settings, snapshot: Uint8Array<ArrayBuffer> | null) {
+  constructor(settings: Settings) {
     this.#settings = settings;
-    this.#snapshot = snapshot;
-    this.#open();
+    Atomics.store(this.#shared, SHARED.call, CALL.idle);
+    this.#worker = new Worker(new URL("./interpreter.ts", import.meta.url), {
+      type: "module",
+      deno: { permissions: { ...NO_PERMISSIONS, read: [settings.folder] } },
+    });
+    this.#worker.onmessage = ({ data }: MessageEvent<WorkerAnswer>) => this.#take(data);
+    this.#worker.onerror = (event) => {
+      event.preventDefault(); // else the runtime ends this process without a word
+      this.#lose(event.message);
+    };
+    const { buffer: shared } = this.#shared;
+    this.#post({ type: "open", folder: pathToFileURL(settings.folder).href, shared });
     setInterval(() => this.#watch(), TICK);
   }
 
@@ -127,20 +98,6 @@ class Supervisor {
 
   stop(id: number): void {
     if (this.#running?.id === id) Atomics.store(this.#shared, SHARED.stop, 1);
-  }
-
-  #open(): void {
-    Atomics.store(this.#shared, SHARED.call, CALL.idle);
-    const worker = newWorker(this.#settings.folder);
-    this.#worker = worker;
-    worker.onmessage = ({ data }: MessageEvent<WorkerAnswer>) => this.#take(data);
-    worker.onerror = (event) => {
-      event.preventDefault(); // else the runtime ends this process without a word
-      this.#lose(event.message);
-    };
-    const { buffer: shared } = this.#shared;
-    const folder = pathToFileURL(this.#settings.folder).href;
-    this.#post({ type: "open", folder, snapshot: this.#snapshot, shared });
   }
 
   #take(answer: WorkerAnswer): void {
@@ -191,10 +148,6 @@ class Supervisor {
   #lose(detail: string): void {
     if (this.#ready) {
       this.#end("crashed", true, detail);
-    } else if (this.#snapshot) {
-      // A snapshot of another version, perhaps: the slow way needs none.
-      this.#snapshot = null;
-      this.#open();
     } else {
       this.#say({ type: "broken", detail });
       Deno.exit(1);

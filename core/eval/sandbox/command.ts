@@ -31,31 +31,19 @@ const CODE = [".", "../../base/worker_permissions.ts"].map((name) =>
   fileURLToPath(new URL(name, ENTRY))
 );
 
-/** Permissions of a child beyond reading its own code. */
-export interface ChildOptions {
-  readonly shell: Shell;
-  readonly read: readonly string[];
-  readonly write?: readonly string[];
-  /** Arguments of its own. */
-  readonly args?: readonly string[];
-}
-
-/** The command of a child, with stdin, stdout and stderr piped. */
-export function childCommand({ shell, read, write = [], args = [] }: ChildOptions): Deno.Command {
-  const permissions = [
-    `--allow-read=${[...CODE, ...read].join(",")}`,
-    ...(write.length > 0 ? [`--allow-write=${write.join(",")}`] : []),
-  ];
+/**
+ * The command of a child, with stdin, stdout and stderr piped. It may read its own code and `folder`, and
+ * nothing else.
+ */
+export function childCommand(shell: Shell, folder: string): Deno.Command {
+  const read = [...CODE, folder];
   const run = ["run", "--quiet", "--no-prompt", "--no-check", "--no-config", "--no-lock"]
-    .concat("--no-remote", "--no-npm", "--unstable-worker-options", permissions, ENTRY.href);
-  const program = [
-    Deno.execPath(),
-    ...(Deno.build.standalone ? [SANDBOX_ARGUMENT] : run),
-    ...args,
-  ];
+    .concat("--no-remote", "--no-npm", "--unstable-worker-options")
+    .concat(`--allow-read=${read.join(",")}`, ENTRY.href);
+  const program = [Deno.execPath(), ...(Deno.build.standalone ? [SANDBOX_ARGUMENT] : run)];
   const limited = PLATFORM.shell ? [PLATFORM.shell, "-c", HARD_LIMITS, ...program] : program;
   const [first, ...rest] = shell === "bwrap"
-    ? ["bwrap", ...bubblewrapArguments([...CODE, ...read]), ...limited]
+    ? ["bwrap", ...bubblewrapArguments(read), ...limited]
     : limited;
   return new Deno.Command(first!, {
     args: rest,

@@ -9,19 +9,20 @@
  */
 // deno-lint-ignore-file no-explicit-any
 
-/** Imports that honest programs need: clocks, random numbers, reading files, growing the heap. */
+/**
+ * Imports that honest programs need: clocks and dates, random numbers, reading files, growing and copying
+ * in the heap, and calls of functions in WebAssembly's own table.
+ */
 const OPEN = new Set(
-  ("clock_time_get clock_res_get emscripten_get_now emscripten_date_now random_get " +
-    "environ_sizes_get environ_get fd_close fd_read fd_write fd_seek fd_fdstat_get fd_pread " +
-    "__syscall_fstat64 __syscall_stat64 __syscall_newfstatat __syscall_lstat64 __syscall_getcwd " +
-    "__syscall_openat __syscall_ioctl __syscall_fcntl64 __syscall_getdents64 __syscall_faccessat " +
-    "__syscall_readlinkat __syscall_getuid32_js _tzset_js _timegm_js _mktime_js _localtime_js " +
-    "_gmtime_js emscripten_resize_heap emscripten_get_heap_max " +
-    "_Py_CheckEmscriptenSignals_Helper _Py_emscripten_runtime").split(" "),
+  ("emscripten_get_now emscripten_get_now_res _emscripten_get_now_is_monotonic " +
+    "emscripten_date_now getentropy environ_sizes_get environ_get fd_close fd_read fd_write " +
+    "fd_seek fd_fdstat_get fd_pread __syscall_fstat64 __syscall_stat64 __syscall_newfstatat " +
+    "__syscall_lstat64 __syscall_getcwd __syscall_openat __syscall_ioctl __syscall_fcntl64 " +
+    "__syscall_getdents64 __syscall_faccessat __syscall_readlinkat _tzset_js _timegm_js " +
+    "_mktime_js _localtime_js _gmtime_js strftime strftime_l emscripten_memcpy_js " +
+    "emscripten_resize_heap emscripten_get_heap_max _Py_CheckEmscriptenSignals_Helper " +
+    "_Py_emscripten_runtime _PyEM_TrampolineCall_JS _PyImport_InitFunc_TrampolineCall").split(" "),
 );
-
-/** Answered with this value instead of a trap: `time.sleep` asks whether it may suspend. */
-const ANSWERED: Readonly<Record<string, number>> = { can_run_sync_js: 0 };
 
 /** A module of one exported function, `trap`, whose body is `unreachable`. */
 const TRAP_MODULE = new Uint8Array(
@@ -57,9 +58,8 @@ export function guardWebAssembly(): Guard {
   const guarded = (name: string, call: (...args: any[]) => any) => {
     // Exported functions of other modules are WebAssembly too; their name is their number.
     if (OPEN.has(name) || /^\d+$/.test(call.name)) return call;
-    const answer = ANSWERED[name];
     const wrapper = (...args: any[]) =>
-      !locked ? call(...args) : answer ?? refuse(name === "f" ? call.name || name : name);
+      locked ? refuse(name === "f" ? call.name || name : name) : call(...args);
     return Object.assign(wrapper, call);
   };
   const guardImports = (module: WebAssembly.Module, imports: any) => {
@@ -86,8 +86,8 @@ export function guardWebAssembly(): Guard {
   scope.Instance = function (module: WebAssembly.Module, imports?: any) {
     return instantiate(module, imports);
   };
-  // The interpreter falls back to what is guarded here.
-  delete scope.instantiateStreaming;
+  scope.instantiateStreaming = async (response: Promise<Response>, imports?: any) =>
+    scope.instantiate(await (await response).arrayBuffer(), imports);
   delete scope.Suspending;
   delete scope.promising;
 
@@ -119,6 +119,17 @@ export function silence(): void {
     register(): void {}
     unregister(): void {}
   };
+}
+
+/**
+ * Makes this worker look like one of a browser; call before the interpreter is loaded. Pyodide of this age
+ * otherwise takes Deno for Node, whose modules it looks for.
+ */
+export function hideRuntime(): void {
+  const scope: any = globalThis;
+  delete scope.Deno;
+  delete scope.process;
+  scope.importScripts = () => {}; // is only looked for
 }
 
 /** Makes the file system of the interpreter read-only. It lies in JavaScript memory. */

@@ -10,8 +10,7 @@
 /// <reference lib="deno.worker" />
 // deno-lint-ignore-file no-explicit-any
 import { Buffer } from "node:buffer";
-import { fileURLToPath } from "node:url";
-import { freezeFiles, guardWebAssembly, silence } from "./guard.ts";
+import { freezeFiles, guardWebAssembly, hideRuntime, silence } from "./guard.ts";
 import type { Ending, Job } from "./job.ts";
 import { CALL, SHARED, type WorkerAnswer, type WorkerRequest } from "./protocol.ts";
 import { RUNNER } from "./runner_text.ts";
@@ -20,6 +19,15 @@ import { RUNNER } from "./runner_text.ts";
 const USUAL =
   "ast bisect cmath collections copy ctypes datetime decimal fractions functools hashlib " +
   "heapq io itertools json math operator random re statistics string sys time tokenize typing";
+
+/** Drops the last objects of JavaScript, and the hook that words the error of a missing module anew. */
+const LEAVE_PYODIDE = `
+import importlib, pyodide
+del pyodide.webloop.setTimeout, pyodide._package_loader.loadedPackages
+hook = sys.modules["_pyodide._importhook"]
+importlib._bootstrap._get_module_not_found_error = hook.orig_get_module_not_found_error
+del importlib, pyodide, hook
+`;
 
 /** A larger heap is not set back: that would cost more than a new process. */
 const REUSABLE_BYTES = 192 * 2 ** 20;
@@ -88,29 +96,29 @@ interface Interpreter {
   restore(): void;
 }
 
+const { permissions } = Deno;
 const guard = guardWebAssembly();
 
-async function loadPython(folder: string, options: Record<string, unknown>): Promise<any> {
+async function loadPython(folder: string): Promise<any> {
+  // As a file of an npm package it would be CommonJS to a compiled program.
+  const glue = await (await fetch(new URL("pyodide.asm.js", folder))).bytes();
+  await import(`data:text/javascript;base64,${glue.toBase64()}`);
   const { loadPyodide } = await import(new URL("pyodide.mjs", folder).href);
   const none = () => {};
-  // Python sees no JavaScript globals.
-  return await loadPyodide({
-    jsglobals: Object.create(null),
-    indexURL: fileURLToPath(folder),
+  const python = await loadPyodide({
+    // Python sees no JavaScript globals; its event loop imports this one.
+    jsglobals: { setTimeout: none },
+    indexURL: folder,
     stdout: none,
     stderr: none,
-    ...options,
   });
-}
-
-function define(python: any): void {
   python.runPython(`import ${USUAL.replaceAll(" ", ", ")}`);
   python.runPython(RUNNER);
+  return python;
 }
 
-async function open(folder: string, snapshot: Uint8Array | null): Promise<Interpreter> {
-  const python = await loadPython(folder, snapshot ? { _loadSnapshot: snapshot } : {});
-  if (!snapshot) define(python);
+async function open(folder: string): Promise<Interpreter> {
+  const python = await loadPython(folder);
   const version = String(python.runPython("import sys; sys.version.split()[0]"));
   const channel = new Channel(guard.refuse);
   python.setStdin({ read: channel.read, isatty: false });
@@ -120,6 +128,7 @@ async function open(folder: string, snapshot: Uint8Array | null): Promise<Interp
     python.unregisterJsModule(name);
     python.runPython(`sys.modules.pop("${name}", None)`);
   }
+  python.runPython(LEAVE_PYODIDE);
   freezeFiles(python);
   const { FS, _module: module } = python;
   const door = module.stringToNewUTF8("_step()");
@@ -262,14 +271,9 @@ function runCalls({ entryPoint, inputs, rule }: Job): Ending {
 self.onmessage = async ({ data }: MessageEvent<WorkerRequest>) => {
   if (data.type === "job") return runJob(data.job);
   silence();
-  if (data.type === "snapshot") {
-    const python = await loadPython(data.folder, { _makeSnapshot: true });
-    define(python);
-    post({ type: "snapshot", bytes: python.makeMemorySnapshot() });
-    return;
-  }
+  hideRuntime();
   shared = new Int32Array(data.shared);
-  interpreter = await open(data.folder, data.snapshot);
-  Deno.permissions.revokeSync({ name: "read" });
+  interpreter = await open(data.folder);
+  permissions.revokeSync({ name: "read" });
   post({ type: "ready", version: interpreter.version });
 };

@@ -7,7 +7,6 @@
 import { fileURLToPath } from "node:url";
 import { chooseShell, type Shell } from "./command.ts";
 import { Pool } from "./pool.ts";
-import { ensureSnapshot } from "./snapshot.ts";
 
 /** Resident memory at which a child is replaced. An idle one has about 250 MB. */
 const RESIDENT_BYTES = 900e6;
@@ -15,8 +14,6 @@ const RESIDENT_BYTES = 900e6;
 export interface SandboxOptions {
   /** Children that run solutions. */
   readonly workers: number;
-  /** Folder of memory snapshots. */
-  readonly cacheFolder: string;
   /** `auto` takes bubblewrap where it works. */
   readonly shell: "auto" | Shell;
 }
@@ -39,8 +36,7 @@ export interface Sandboxes extends AsyncDisposable {
 export async function openSandboxes(options: SandboxOptions): Promise<Sandboxes> {
   const folder = fileURLToPath(new URL(".", import.meta.resolve("pyodide")));
   const shell = await chooseShell(options.shell);
-  const snapshot = await ensureSnapshot(options.cacheFolder, folder);
-  const settings = { snapshot, folder, residentBytes: RESIDENT_BYTES };
+  const settings = { folder, residentBytes: RESIDENT_BYTES };
   const trusted = new Pool(1, settings, shell);
   const solutions = new Pool(options.workers, settings, shell);
   return {

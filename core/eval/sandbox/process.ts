@@ -35,9 +35,7 @@ export class Child {
   dead = false;
 
   constructor(settings: Omit<Settings, "token">, shell: Shell) {
-    const { folder, snapshot } = settings;
-    const read = snapshot ? [folder, snapshot] : [folder];
-    this.#process = childCommand({ shell, read }).spawn();
+    this.#process = childCommand(shell, settings.folder).spawn();
     this.#input = this.#process.stdin.getWriter();
     this.#send({ ...settings, token: this.#token });
     this.#ready.promise.catch(() => {}); // its reader gets the failure

@@ -12,8 +12,6 @@ export const SANDBOX_ARGUMENT = "--sandbox-child";
 /** First line to a child. */
 export interface Settings {
   readonly token: string;
-  /** A memory snapshot of a loaded interpreter; null loads the slow way. */
-  readonly snapshot: string | null;
   /** The interpreter's package, with a slash at the end: the only folder its worker may read. */
   readonly folder: string;
   /** Resident bytes of the whole child. */
@@ -40,19 +38,12 @@ export const CALL = { idle: -2, loading: -1 } as const;
 
 /** To a worker; `folder` is a file URL. */
 export type WorkerRequest =
-  | {
-    readonly type: "open";
-    readonly folder: string;
-    readonly snapshot: Uint8Array | null;
-    readonly shared: SharedArrayBuffer;
-  }
-  | { readonly type: "snapshot"; readonly folder: string }
+  | { readonly type: "open"; readonly folder: string; readonly shared: SharedArrayBuffer }
   | { readonly type: "job"; readonly job: Job };
 
 /** From a worker. `rest` follows an end that is not the last: ready for a job again. */
 export type WorkerAnswer =
   | { readonly type: "ready"; readonly version: string }
-  | { readonly type: "snapshot"; readonly bytes: Uint8Array<ArrayBuffer> }
   | ({ readonly type: "results" } & Results)
   | ({ readonly type: "end"; readonly last: boolean } & End)
   | { readonly type: "rest" };

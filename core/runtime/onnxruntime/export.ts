@@ -70,7 +70,8 @@ export async function exportPrograms(
   const exported: Record<string, ExportedProgram> = {};
   for (const [name, program] of programs) {
     const prepared = prepare(program, (op) => lowers(op, target));
-    const { bytes } = lower(prepared, { weights, matrices, target, place, fixedSizes: true });
+    const options = { weights, matrices, target, place, fixedSizes: true, sorted: true };
+    const { bytes } = lower(prepared, options);
     await writeWhole(`${folder}/${name}.onnx`, [bytes]);
     exported[name] = describe(`${name}.onnx`, program);
   }

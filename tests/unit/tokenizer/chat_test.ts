@@ -91,6 +91,14 @@ Deno.test("with tools the template named tool_use is taken, as in transformers",
   assertEquals(await render(files), "plain");
   assertEquals(await render(files, [{}, {}]), "2 tools");
   assertEquals(await render({ ...files, "chat_template.jinja": "{{ tools }}" }, [{}]), "[{}]");
+  const saved = {
+    "chat_template.jinja": "plain",
+    "additional_chat_templates/rag.jinja": "documents",
+    "additional_chat_templates/tool_use.jinja": "TOOLS {{ tools | tojson }}",
+  };
+  assertEquals(await render(saved), "plain");
+  assertEquals(await render(saved, [{}]), "TOOLS [{}]");
+  assertEquals(await render({ ...files, ...saved }, [{}]), "TOOLS [{}]");
 });
 
 Deno.test("arguments of calls are objects, given as text or not", async () => {

@@ -1,4 +1,5 @@
 /** Shared by the tokenizer tests and bench: fixture, real tokenizer, library, texts. */
+import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { RandomStream } from "../../../core/base/random.ts";
@@ -33,6 +34,7 @@ export const openFiles = (files: Record<string, unknown>): Promise<Tokenizer> =>
   withScratch((folder) => {
     for (const [name, content] of Object.entries(files)) {
       const text = typeof content === "string" ? content : JSON.stringify(content);
+      Deno.mkdirSync(dirname(`${folder}/${name}`), { recursive: true });
       Deno.writeTextFileSync(`${folder}/${name}`, text);
     }
     return openTokenizer(folder);

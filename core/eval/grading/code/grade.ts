@@ -50,7 +50,9 @@ export interface Grader extends AsyncDisposable {
 }
 
 /** Options of opening a grader. */
-export interface GraderOptions extends Pick<SandboxOptions, "cacheFolder" | "shell"> {
+export interface GraderOptions extends Pick<SandboxOptions, "shell"> {
+  /** Folder for results of reference solutions. */
+  readonly cacheFolder: string;
   /** Programs run at once; by default one for each usable core, at most eight. */
   readonly workers?: number;
 }
@@ -59,7 +61,7 @@ export interface GraderOptions extends Pick<SandboxOptions, "cacheFolder" | "she
 export async function openGrader(
   { cacheFolder, shell, workers = Math.min(8, usableCores()) }: GraderOptions,
 ): Promise<Grader> {
-  const sandboxes = await openSandboxes({ workers, cacheFolder, shell });
+  const sandboxes = await openSandboxes({ workers, shell });
   return new SandboxGrader(sandboxes, new Slots(workers), cacheFolder);
 }
 

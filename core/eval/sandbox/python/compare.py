@@ -2,9 +2,7 @@
 Decides whether a result is right, by the rules of EvalPlus (evalplus/eval/__init__.py).
 
 Once an expected value was a float, the tolerance of 1e-6 that it brings stays for the task's later
-inputs, whatever their type. One exception to EvalPlus: an input that the reference solution itself
-fails is not counted. On Python 3.12 and later there are some, polynomials of HumanEval/32 on which
-Newton's method diverges since `sum` rounds in another way.
+inputs, whatever their type.
 
 Results may come from a hostile program: they are data, and whatever cannot be read is wrong.
 """
@@ -51,9 +49,7 @@ def compare(entry, atol, expected, arguments, result):
     atol = atol or _FLOAT_ATOL * _had_floats
     decode(result, _Like)
     arguments, wanted = json.loads(arguments), expected[-1]
-    assert _is_right(entry, atol, arguments, wanted, result) or not _is_right(
-        entry, atol, arguments, wanted, wanted
-    )
+    assert _is_right(entry, atol, arguments, wanted, result)
 
 
 def _is_right(entry, atol, arguments, expected, result):

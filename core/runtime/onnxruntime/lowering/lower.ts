@@ -82,6 +82,8 @@ export interface LoweringOptions {
   readonly place?: (use: WeightUse) => WeightPlace | undefined;
   /** Makes the model for the sizes of this program alone, with nothing to be bound besides. */
   readonly fixedSizes?: boolean;
+  /** Sorts the nodes, for a file that others read. */
+  readonly sorted?: boolean;
   /** A file that exists beside those of `place`, named where a weight is given in memory. */
   readonly placeholder?: string;
 }
@@ -195,7 +197,7 @@ export class Lowering {
     }
     const [weights, fileWeights] = [this.#weights, this.#fileWeights];
     const sizes = this.options.fixedSizes ? new Map() : this.#sizes;
-    return { bytes: model.finish(), weights, fileWeights, sizes };
+    return { bytes: model.finish(this.options), weights, fileWeights, sizes };
   }
 
   /** Name of a value; a parameter is declared as plain f32. */

@@ -9,12 +9,13 @@ import { ONNX_TYPE, type OnnxType } from "../element_types.ts";
 import { Message } from "../../../base/protobuf.ts";
 import { onnxRuntimePath } from "../capi/library.ts";
 
-const IR_VERSION = 10;
-
 /** Domain of the library's own operators. */
 export const CONTRIB = "com.microsoft";
 
 const OPSETS = [["", 24], [CONTRIB, 1]] as const;
+
+/** The one that ONNX 1.19 introduced together with opset 24. */
+const IR_VERSION = 12;
 
 /** Values of node attributes: whole numbers are ints, `{ float }` is a float. */
 export type NodeAttribute = number | readonly number[] | { readonly float: number } | string;
@@ -27,11 +28,17 @@ export interface FilePlace {
   readonly length: number;
 }
 
+interface Node {
+  readonly message: Message;
+  readonly inputs: readonly string[];
+  readonly outputs: readonly string[];
+}
+
 /** A model under construction. Tensors are named by strings, as in ONNX. */
 export class OnnxModel {
   readonly #graph = new Message();
   readonly #placeholder: string;
-  readonly #nodes: Message[] = [];
+  readonly #nodes: Node[] = [];
 
   /** `placeholder` is a file that exists beside the model; the library's own unless told. */
   constructor(placeholder: string = basename(onnxRuntimePath())) {
@@ -45,13 +52,15 @@ export class OnnxModel {
     attributes: Readonly<Record<string, NodeAttribute>> = {},
     { domain = "", output = `n${this.#nodes.length}`, others = [] as readonly string[] } = {},
   ): string {
-    const node = new Message();
-    inputs.forEach((name) => node.bytes(1, name));
-    [output, ...others].forEach((name) => node.bytes(2, name));
-    node.bytes(3, `${type}.${this.#nodes.length}`).bytes(4, type);
-    for (const [name, value] of Object.entries(attributes)) node.bytes(5, attribute(name, value));
-    if (domain) node.bytes(7, domain);
-    this.#nodes.push(node);
+    const message = new Message(), outputs = [output, ...others];
+    inputs.forEach((name) => message.bytes(1, name));
+    outputs.forEach((name) => message.bytes(2, name));
+    message.bytes(3, `${type}.${this.#nodes.length}`).bytes(4, type);
+    for (const [name, value] of Object.entries(attributes)) {
+      message.bytes(5, attribute(name, value));
+    }
+    if (domain) message.bytes(7, domain);
+    this.#nodes.push({ message, inputs, outputs });
     return output;
   }
 
@@ -88,20 +97,35 @@ export class OnnxModel {
   }
 
   /**
-   * The bytes of the ONNX file. Nodes are written last to first: the library searches backwards from
-   * the unread results, those with the largest number first, and runs what each of them needs,
-   * again the largest number first. So they run in the order in which they were added, as late as that
-   * allows; the other way round, gradients of weights would come after everything else and keep all
-   * activations alive.
+   * The bytes of the ONNX file. A file for others has its nodes `sorted`, as the format asks. For sessions of
+   * our own they are written last to first: the library searches backwards from the unread results, those
+   * with the largest number first, and runs what each of them needs, again the largest number first. So they
+   * run in the order in which they were added, as late as that allows; the other way round, gradients of
+   * weights would come after everything else and keep all activations alive.
    */
-  finish(): Uint8Array<ArrayBuffer> {
-    for (const node of this.#nodes.toReversed()) this.#graph.bytes(1, node);
+  finish({ sorted = false }: { readonly sorted?: boolean } = {}): Uint8Array<ArrayBuffer> {
+    const nodes = sorted ? this.#sorted() : this.#nodes.toReversed();
+    for (const { message } of nodes) this.#graph.bytes(1, message);
     const model = new Message().integer(1, IR_VERSION).bytes(2, "parscale");
     model.bytes(7, this.#graph.bytes(2, "program"));
     for (const [domain, version] of OPSETS) {
       model.bytes(8, new Message().bytes(1, domain).integer(2, version));
     }
     return model.finish();
+  }
+
+  /** Nodes in the order in which they were added, each after those whose results it reads. */
+  #sorted(): Iterable<Node> {
+    const makers = new Map(this.#nodes.flatMap((node) => node.outputs.map((name) => [name, node])));
+    makers.delete(""); // an output that is left out
+    const sorted = new Set<Node>();
+    const add = (node: Node | undefined) => {
+      if (node === undefined || sorted.has(node)) return;
+      for (const name of node.inputs) add(makers.get(name));
+      sorted.add(node);
+    };
+    this.#nodes.forEach(add);
+    return sorted;
   }
 }
 
