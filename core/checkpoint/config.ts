@@ -74,8 +74,8 @@ const CONVERSION_KEYS = [
 /** Keys about quantized weights: of transformers, MLX and the first compressed-tensors. */
 const QUANTIZATION_KEYS = [QUANTIZATION_KEY, "quantization", "compression_config"];
 
-/** Prefix by which transformers finds the official code when no copy lies in the folder. */
-const HUB_CODE = "ParScale/ParScale-1.8B-P8--";
+/** File with the model in Python, for transformers. */
+export const MODELING_FILE = "modeling_parscale.py";
 
 /** Input transformations of streams; anything but prefixes is our extension, for ablations. */
 const TRANSFORMS: readonly unknown[] = ["prefix", "lora", "bitfit"];
@@ -261,13 +261,13 @@ export function parseTokenIds(value: unknown, key: string, path: string): number
 /**
  * The `config.json` of a folder that holds `config`, keeping every other field of `source`.
  *
- * Introduced tensors give a ParScale config, a model without gives back the plain one. With `localCode`
- * the official Python files lie in the folder, so `auto_map` names them instead of a hub repository.
+ * Introduced tensors give a ParScale config, a model without gives back the plain one. Without
+ * `modelingCode` the folder has no Python file that `auto_map` could name.
  */
 export function configToJson(
   config: ModelConfig,
   source: JsonObject,
-  options: { localCode?: boolean } = {},
+  { modelingCode = true }: { modelingCode?: boolean | undefined } = {},
 ): JsonObject {
   const isHybrid = config.family === "qwen3_5";
   const json: JsonObject = isHybrid ? textFields({ ...source }) : { ...source };
@@ -284,18 +284,17 @@ export function configToJson(
   if (!parscale) return json;
 
   const { streams, prefix, loraRank, bitfit } = config;
-  const official = isOfficial(config);
-  if (!official) {
+  if (!isOfficial(config)) {
     const used = { prefix, lora: loraRank > 0, bitfit };
     json.parscale_transforms = Object.entries(used).flatMap(([name, on]) => on ? [name] : []);
     if (loraRank > 0) json.parscale_lora_rank = loraRank;
   }
   if (!hasStreamWeights(config)) json.parscale_aggregation = config.aggregator;
-  if (official) {
-    const at = options.localCode ? "" : HUB_CODE;
+  if (modelingCode && opensInTransformers(config)) {
+    const module = MODELING_FILE.replace(".py", "");
     json.auto_map = {
-      AutoConfig: `${at}configuration_qwen2_parscale.Qwen2ParScaleConfig`,
-      AutoModelForCausalLM: `${at}modeling_qwen2_parscale.${architecture}`,
+      AutoConfig: `${module}.${ARCHITECTURE[config.family]}ParScaleConfig`,
+      AutoModelForCausalLM: `${module}.${architecture}`,
     };
   }
   json.parscale_n = streams;
@@ -304,8 +303,14 @@ export function configToJson(
   return json;
 }
 
-/** Returns whether the official code can run the model: Qwen2, prefixes alone, dynamic aggregation. */
-export function isOfficial(config: ModelConfig): boolean {
+/** Returns whether our Python file runs the model: a backbone but Qwen3.5, with prefixes alone. */
+export function opensInTransformers(config: ModelConfig): boolean {
+  const { family, prefix, loraRank, bitfit } = config;
+  return family !== "qwen3_5" && prefix && loraRank === 0 && !bitfit;
+}
+
+/** Returns whether the format is that of the authors: Qwen2, prefixes alone, dynamic aggregation. */
+function isOfficial(config: ModelConfig): boolean {
   const { family, streams, prefix, loraRank, bitfit } = config;
   return family === "qwen2" && streams > 1 && prefix && loraRank === 0 && !bitfit &&
     hasStreamWeights(config);

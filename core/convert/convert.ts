@@ -6,9 +6,7 @@
  * without writing, `convert` carries it out in one pass over the weights, while the backbone is hashed and
  * searched for NaN beside it.
  */
-import { basename } from "node:path";
 import { NumericalError } from "../base/errors.ts";
-import { readRegularFile } from "../base/files.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
 import { backboneHash, startBackboneHash } from "../checkpoint/backbone.ts";
@@ -16,11 +14,11 @@ import { BACKBONE_KEY } from "../checkpoint/config.ts";
 import { writeFolder } from "../folder/folder.ts";
 import { ADAPTER_FILE, CONFIG_FILE, openCheckpoint } from "../checkpoint/open.ts";
 import { CARD_FILE, modelCard } from "./model_card.ts";
+import { writeModelingCode } from "./modeling_code.ts";
 import type { ConversionPlan } from "./plan.ts";
 import { checkFinite } from "../checkpoint/read.ts";
 import {
   copyCompanions,
-  writeBytes,
   writeJson,
   writeSafetensors,
   writeText,
@@ -60,11 +58,7 @@ export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<
     const stream = { inspect, signal: hash.signal };
     const files = [CONFIG_FILE];
     if (!options.introducedOnly) files.push(...await copyCompanions(source.files, folder));
-    for (const path of plan.codeFiles) {
-      const name = basename(path);
-      await writeBytes(`${folder}/${name}`, await readRegularFile(path));
-      files.push(name);
-    }
+    files.push(...await writeModelingCode(folder, plan.configJson));
     if (options.introducedOnly) {
       await writeSafetensors(`${folder}/${ADAPTER_FILE}`, tensors, stream);
       files.push(ADAPTER_FILE);
@@ -94,7 +88,7 @@ export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<
 }
 
 function cardOf(
-  { options, config, source }: ConversionPlan,
+  { options, config, source, configJson }: ConversionPlan,
   backboneSha256: string | undefined,
 ): Promise<string> {
   return modelCard({
@@ -103,7 +97,7 @@ function cardOf(
     source: source.files,
     backboneSha256,
     isAdapter: options.introducedOnly ?? false,
-    hasCode: options.hfCode !== undefined,
+    hasCode: configJson.auto_map !== undefined,
   });
 }
 

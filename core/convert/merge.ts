@@ -11,12 +11,12 @@
  * Sums are taken in double precision and rounded once, to the stored type of W.
  */
 import { ELEMENT_BYTES, fromF32, type WeightType } from "../base/dtype.ts";
-import { DataError, UsageError } from "../base/errors.ts";
+import { DataError } from "../base/errors.ts";
 import type { JsonObject } from "../base/files.ts";
 import { hasHeadNorms, type ModelConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { LORA_SCALE } from "../model/transforms.ts";
-import { configToJson, isOfficial } from "../checkpoint/config.ts";
+import { configToJson } from "../checkpoint/config.ts";
 import type { Checkpoint, StoredTensor } from "../checkpoint/open.ts";
 import { valuesOf } from "../checkpoint/read.ts";
 import { type ByteGenerator, castTensor, type OutputTensor } from "../checkpoint/write.ts";
@@ -35,7 +35,7 @@ export interface MergedModel {
 /** Works out the merged model of an opened checkpoint, with its adapter if it has one. */
 export function mergeModel(
   options: {
-    readonly hfCode?: string;
+    readonly modelingCode?: boolean;
     readonly model: string;
     readonly dtype?: WeightType | undefined;
   },
@@ -45,14 +45,9 @@ export function mergeModel(
   const { loraRank, bitfit } = source.config;
   const { dtype = source.config.dtype } = options;
   const config = { ...mergedConfig(source.config), dtype };
-  if (options.hfCode !== undefined && !isOfficial(config)) {
-    throw new UsageError("`--hf-code` needs a Qwen2 model with several streams", {
-      hints: ["leave `--hf-code` out: the authors' code has no use for this model"],
-    });
-  }
   return {
     config,
-    configJson: mergedJson(config, source, !!options.hfCode),
+    configJson: mergedJson(config, source, options.modelingCode),
     tensors: parameterSpecs(config)
       .map((spec) => castTensor(mergedTensor(spec, source), options.dtype)),
     folds: loraRank > 0 || bitfit || options.dtype !== undefined,
@@ -89,8 +84,12 @@ function mergedConfig(source: ModelConfig): ModelConfig {
 /** Fields of Qwen2 that mean nothing to Llama or would be taken for something else. */
 const QWEN_FIELDS = ["use_sliding_window", "sliding_window", "max_window_layers", "layer_types"];
 
-function mergedJson(config: ModelConfig, source: Checkpoint, localCode: boolean): JsonObject {
-  const json = configToJson(config, source.configJson, { localCode });
+function mergedJson(
+  config: ModelConfig,
+  source: Checkpoint,
+  modelingCode: boolean | undefined,
+): JsonObject {
+  const json = configToJson(config, source.configJson, { modelingCode });
   if (config.family !== "llama" || !source.config.bitfit) return json;
   for (const key of QWEN_FIELDS) delete json[key];
   return {

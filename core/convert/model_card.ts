@@ -2,7 +2,7 @@
  * The README.md of a folder that `convert` or `train` writes: what the model is, how it was made, and how
  * to run it here, in transformers and in ONNX Runtime.
  */
-import { isOfficial } from "../checkpoint/config.ts";
+import { opensInTransformers } from "../checkpoint/config.ts";
 import { basename } from "node:path";
 import type { QuantizedFormat } from "../quant/codes.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
@@ -23,7 +23,7 @@ export interface ModelCard {
   /** True if the folder has ParScale parameters alone. */
   readonly isAdapter?: boolean;
   readonly quantization?: QuantizedFormat;
-  /** True if the authors' Python files are in the folder. */
+  /** False if the folder lacks the Python file for transformers, where there is one. */
   readonly hasCode?: boolean;
   /** Lines about its training. */
   readonly training?: readonly string[];
@@ -124,15 +124,12 @@ function word(name: string): string {
 
 function inTransformers(card: ModelCard): string[] {
   const isPlain = !isParScale(card.config);
-  if (card.isAdapter || card.quantization || !isPlain && !isOfficial(card.config)) return [];
+  const { hasCode = opensInTransformers(card.config) } = card;
+  if (card.isAdapter || card.quantization || !isPlain && !hasCode) return [];
   const name = basename(card.folder);
-  const needs = isPlain || card.hasCode
-    ? "In transformers" + (isPlain ? ":" : ", with the authors' code in this folder:")
-    : "In transformers, with the authors' code: write the folder with `convert --hf-code FOLDER`, " +
-      "then";
   const trust = isPlain ? "" : ", trust_remote_code=True";
   return [
-    needs,
+    "In transformers:",
     code("python", [
       "from transformers import AutoModelForCausalLM, AutoTokenizer",
       `model = AutoModelForCausalLM.from_pretrained("${name}"${trust})`,

@@ -8,7 +8,6 @@ import { introducedValues } from "../model/init.ts";
 import { type Aggregator, isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { configToJson } from "../checkpoint/config.ts";
-import { statIfExists } from "../base/files.ts";
 import { requireFreeTarget } from "../folder/folder.ts";
 import { isGgufName } from "../base/companions.ts";
 import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
@@ -16,9 +15,6 @@ import { ELEMENT_BYTES, fromF32, type WeightType } from "../base/dtype.ts";
 import { isQuantized } from "../quant/stored.ts";
 import { type MergedModel, mergeModel } from "./merge.ts";
 import { castTensor, type OutputTensor } from "../checkpoint/write.ts";
-
-/** The official code, which is not ours to ship. */
-const CODE_FILES = ["configuration_qwen2_parscale.py", "modeling_qwen2_parscale.py"];
 
 /** Options of a conversion, whose ranges and combinations the flags of `convert` hold. */
 export interface ConversionOptions {
@@ -49,8 +45,8 @@ export interface ConversionOptions {
   readonly adapter?: string | undefined;
   /** Bytes. */
   readonly maxShardSize?: number;
-  /** Folder with the two Python files of the official implementation. */
-  readonly hfCode?: string;
+  /** Write the Python file with which transformers opens the folder (default true). */
+  readonly modelingCode?: boolean;
   readonly overwrite?: boolean;
 }
 
@@ -61,8 +57,6 @@ export interface ConversionPlan extends MergedModel {
   /** Bytes of the tensors written. */
   readonly bytes: number;
   readonly introducedParams: number;
-  /** Python files of the official implementation, by full path. */
-  readonly codeFiles: readonly string[];
 }
 
 /** Checks a conversion and works out its result; writes nothing and reads no weights. */
@@ -87,17 +81,15 @@ export async function planConversion(asked: ConversionOptions): Promise<Conversi
     source,
     bytes: model.tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0),
     introducedParams: introduced.reduce((sum, spec) => sum + elementCount(spec.shape), 0),
-    codeFiles: await findCode(options),
   };
 }
 
 /** Options for a GGUF file: it stays what it is, under an adapter, unless a whole folder is asked for. */
 function ofGguf(asked: ConversionOptions): ConversionOptions {
-  const { streams, hfCode, introducedOnly, standalone, dtype } = asked;
-  const isWhole = standalone || dtype !== undefined || hfCode !== undefined;
+  const { streams, introducedOnly, standalone, dtype } = asked;
+  const isWhole = standalone || dtype !== undefined;
   if (streams !== undefined) return { ...asked, introducedOnly: introducedOnly || !isWhole };
-  const isPlain = !introducedOnly && hfCode === undefined;
-  return isPlain ? { ...asked, strip: true } : asked;
+  return introducedOnly ? asked : { ...asked, strip: true };
 }
 
 /**
@@ -122,7 +114,9 @@ function convertedModel(options: ConversionOptions, source: Checkpoint): MergedM
   };
   return {
     config,
-    configJson: configToJson(config, source.configJson, { localCode: !!options.hfCode }),
+    configJson: configToJson(config, source.configJson, {
+      modelingCode: options.modelingCode !== false && !options.introducedOnly,
+    }),
     tensors: parameterSpecs(config)
       .filter((spec) => spec.introduced || !options.introducedOnly)
       .map((spec) => outputTensor(spec, source, options)),
@@ -173,36 +167,11 @@ export function withValues(
 }
 
 function checkSource(options: ConversionOptions, source: Checkpoint): void {
-  const { streams, family } = source.config;
+  const { streams } = source.config;
   if (!options.strip && isParScale(source.config)) {
     const count = streams === 1 ? "1 stream" : `${streams} streams`;
     throw new DataError(`"${options.model}" already is a ParScale model with ${count}`, {
       hints: ["take its backbone first with `--strip`"],
     });
   }
-  if (options.hfCode !== undefined && options.aggregation === "linear") {
-    throw new UsageError("`--hf-code` needs `--aggregation dynamic`, which is all its code knows");
-  }
-  if (options.hfCode !== undefined && family !== "qwen2") {
-    throw new UsageError(
-      `\`--hf-code\` needs a qwen2 model, and "${options.model}" is a ${family} model`,
-    );
-  }
-}
-
-/** Paths of the official Python files in a folder: both or none. */
-export async function codeFiles(directory: string): Promise<string[]> {
-  const paths = CODE_FILES.map((name) => `${directory}/${name}`);
-  const found = await Promise.all(paths.map(statIfExists));
-  return found.includes(undefined) ? [] : paths;
-}
-
-async function findCode({ hfCode }: ConversionOptions): Promise<string[]> {
-  if (hfCode === undefined) return [];
-  const found = await codeFiles(hfCode);
-  if (found.length > 0) return found;
-  throw new DataError(
-    `"${hfCode}" does not hold both ${CODE_FILES.join(" and ")}`,
-    { hints: ["`--hf-code` takes the folder of the official implementation's Python files"] },
-  );
 }

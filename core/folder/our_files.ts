@@ -33,7 +33,7 @@ const CHECKPOINT: Contents = {
   folders,
   files: new RegExp(
     `^(config\\.json|${COMPANIONS}|README\\.md|` +
-      "(configuration|modeling)_qwen\\d_parscale\\.py|introduced\\.safetensors|" +
+      "modeling_parscale\\.py|introduced\\.safetensors|" +
       "model(-\\d{5}-of-\\d{5})?\\.safetensors|model\\.safetensors\\.index\\.json|" +
       "training_state\\.(json|safetensors))$",
   ),

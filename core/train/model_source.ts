@@ -12,7 +12,7 @@ import { backboneHash } from "../checkpoint/backbone.ts";
 import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
 import { configToJson, parseConfig } from "../checkpoint/config.ts";
 import { ropeToJson } from "../checkpoint/rope_config.ts";
-import { codeFiles, dtypeOfCodes } from "../convert/plan.ts";
+import { dtypeOfCodes } from "../convert/plan.ts";
 import { readShape } from "../checkpoint/shape_source.ts";
 import type { JsonObject } from "../base/files.ts";
 import { readTensor } from "../checkpoint/read.ts";
@@ -126,8 +126,7 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
     return scratchValues(spec, config, seed, choices.initStd);
   };
   let hash: Promise<string> | undefined;
-  const code = base.files === undefined ? [] : await codeFiles(base.files.model);
-  const json = configToJson(config, base.configJson, { localCode: code.length > 0 });
+  const json = configToJson(config, base.configJson);
   return {
     ...base,
     config,

@@ -4,15 +4,12 @@
  *
  * Tensors are rounded once to the stored type; training continues in f32 (see `training_state.ts`).
  */
-import { basename } from "node:path";
-import { readRegularFile } from "../base/files.ts";
 import { BACKBONE_KEY } from "../checkpoint/config.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "../checkpoint/open.ts";
-import { codeFiles } from "../convert/plan.ts";
+import { writeModelingCode } from "../convert/modeling_code.ts";
 import {
   copyCompanions,
   type OutputTensor,
-  writeBytes,
   writeJson,
   writeSafetensors,
   writeWeights,
@@ -63,16 +60,15 @@ export async function saveModel(
     await writeSafetensors(`${folder}/${ADAPTER_FILE}`, tensors);
     const hash = await source.backboneSha256();
     const owner = hash === undefined ? {} : { [BACKBONE_KEY]: hash };
-    await writeJson(`${folder}/${CONFIG_FILE}`, { ...source.configJson, ...owner });
+    const { auto_map: _, ...json } = source.configJson; // transformers opens whole folders
+    await writeJson(`${folder}/${CONFIG_FILE}`, { ...json, ...owner });
     return;
   }
   await writeWeights(folder, tensors);
   await writeJson(`${folder}/${CONFIG_FILE}`, source.configJson);
+  await writeModelingCode(folder, source.configJson);
   if (files === undefined) return;
   await copyCompanions(files, folder);
-  for (const path of await codeFiles(files.model)) {
-    await writeBytes(`${folder}/${basename(path)}`, await readRegularFile(path));
-  }
 }
 
 /** All parameters are bound at every run; one map, so that all saves share a session. */

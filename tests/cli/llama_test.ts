@@ -64,7 +64,10 @@ Deno.test("a Llama model gets streams, is trained, evaluated and stripped again"
     const config = JSON.parse(await Deno.readTextFile(`${cwd}/p2/config.json`));
     assertEquals(config.model_type, "llama_parscale");
     assertEquals(config.architectures, ["LlamaParScaleForCausalLM"]);
-    assertEquals([config.auto_map, config.rope_scaling.rope_type], [undefined, "llama3"]);
+    assertEquals([config.auto_map.AutoConfig, config.rope_scaling.rope_type], [
+      "modeling_parscale.LlamaParScaleConfig",
+      "llama3",
+    ]);
     const short = "--seq-len 16 --batch 2 --steps 2";
     await succeed(`train --model p2 --data rows.jsonl ${short} --out run`, cwd);
     const stdin = jsonLines({ tokens: [0, 5, 9] });

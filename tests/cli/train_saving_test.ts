@@ -169,18 +169,14 @@ Deno.test({
     }),
 });
 
-Deno.test("the authors' files beside a model stay beside what is trained from it", () =>
+Deno.test("whole checkpoints have the Python file for transformers, adapters have none", () =>
   withWorkplace(async (place) => {
-    const names = ["configuration_qwen2_parscale.py", "modeling_qwen2_parscale.py"];
-    await Deno.mkdir(`${place.cwd}/code`);
-    for (const name of names) place.write(`code/${name}`, `# ${name}`);
-    await place.run("convert --model p1 --streams 2 --out with-code --hf-code code");
-    await place.trained(`--model with-code ${ROWS} --steps 1 --out run`);
-    for (const name of names) {
-      assertEquals(place.read(`run/checkpoint-000001/${name}`), `# ${name}`);
+    for (const params of ["all", "introduced"]) {
+      await place.trained(`--model p2 --train-params ${params} ${ROWS} --steps 1 --out ${params}`);
+      const folder = `${params}/checkpoint-000001`, isWhole = params === "all";
+      assertEquals(place.exists(`${folder}/modeling_parscale.py`), isWhole);
+      assertEquals(place.config(folder).auto_map !== undefined, isWhole);
     }
-    const { auto_map } = place.config("run/checkpoint-000001");
-    assertEquals(auto_map.AutoConfig, "configuration_qwen2_parscale.Qwen2ParScaleConfig");
   }));
 
 Deno.test("--resume from a checkpoint that lacks a file names the one before, from which it continues", () =>

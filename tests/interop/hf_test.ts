@@ -1,11 +1,9 @@
 /**
  * Folders of ours in Hugging Face transformers, and back: equal logits, and nothing left over.
  *
- *   PARSCALE_HF_PYTHON   a Python with torch, einops and transformers
- *   PARSCALE_HF_CODE     a folder with the authors' two files, configuration_ and modeling_qwen2_parscale.py
+ *   PARSCALE_HF_PYTHON   a Python with torch and transformers
  *
- * Skipped where these are not given. The official file runs with transformers up to 4.57; folders without
- * streams load in any version. `deno task test:interop` runs this file.
+ * Skipped where it is not given. `deno task test:interop` runs this file.
  */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
@@ -17,7 +15,6 @@ import { runParscale } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 
 const python = Deno.env.get("PARSCALE_HF_PYTHON");
-const code = Deno.env.get("PARSCALE_HF_CODE");
 const SCRIPT = fileURLToPath(new URL("hf_logits.py", import.meta.url));
 
 /** Two rows of tokens that every fixture model knows. */
@@ -66,17 +63,15 @@ async function succeed(args: string[], options: { cwd: string; stdin?: string })
   assertEquals(code, 0, stderr);
 }
 
-const official = !python || !code;
-
 Deno.test({
-  name: "a converted folder loads whole in transformers with the official file, with equal logits",
-  ignore: official,
+  name: "a converted folder loads whole in transformers, with equal logits",
+  ignore: !python,
   fn: () =>
     withScratch(async (cwd) => {
       for (const [model, streams] of [[PLAIN_MODEL, 4], [PLAIN_MODEL, 2]] as const) {
         const out = `converted-${streams}`;
         const args = ["convert", "--model", model, "--streams", `${streams}`, "--out", out];
-        await succeed([...args, "--hf-code", code!], { cwd });
+        await succeed(args, { cwd });
         const found = await transformers(`${cwd}/${out}`);
         assertEquals([found.missing, found.unexpected], [[], []]);
         assertClose(found.logits, await ours(`${cwd}/${out}`));
@@ -86,7 +81,7 @@ Deno.test({
 
 Deno.test({
   name: "a trained folder does, too, and continues with the same tokens",
-  ignore: official,
+  ignore: !python,
   fn: () =>
     withScratch(async (cwd) => {
       const rows = Array.from({ length: 8 }, (_, i) => ({
@@ -94,7 +89,7 @@ Deno.test({
       }));
       await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...rows));
       const convert = ["convert", "--model", PLAIN_MODEL, "--streams", "2", "--out", "p2"];
-      await succeed([...convert, "--hf-code", code!], { cwd });
+      await succeed(convert, { cwd });
       const train = "--data rows.jsonl --no-pack --seq-len 16 --batch 4 --steps 3 --out run -q";
       await succeed(["train", "--model", "p2", ...train.split(" ")], { cwd });
       const checkpoint = `${cwd}/run/${(await Deno.readTextFile(`${cwd}/run/last`)).trim()}`;
@@ -110,40 +105,18 @@ Deno.test({
     }),
 });
 
-Deno.test({
-  name: "later versions drop the prefixes without a word unless their cache is replaced",
-  ignore: official,
-  fn: () =>
-    withScratch(async (cwd) => {
-      const args = ["convert", "--model", PLAIN_MODEL, "--streams", "2", "--out", "p2"];
-      await succeed([...args, "--hf-code", code!], { cwd });
-      const scaled = async (...options: string[]) => {
-        const [plain, larger] = [
-          await transformers(`${cwd}/p2`, ...options),
-          await transformers(`${cwd}/p2`, "--scale-prefixes", "5", ...options),
-        ];
-        return plain.logits.some((x, i) => x !== larger.logits[i]);
-      };
-      assert(await scaled(), "with a cache as it was, the prefixes must matter");
-      const { version } = await transformers(`${cwd}/p2`);
-      const [major, minor] = version.split(".").map(Number) as [number, number];
-      const isLater = major > 4 || minor >= 54;
-      assertEquals(await scaled("--own-cache"), !isLater, `transformers ${version}`);
-    }),
-});
-
 const INTRODUCED = "--train-params introduced --data rows.jsonl --no-pack --seq-len 16 --batch 4 " +
   "--steps 3 --lr 0.05 --schedule constant --warmup 0 -q";
 
 /** Trains an adapter in `cwd` and folds it into `cwd/merged`. */
-async function mergedAdapter(cwd: string, flags: string, ...convert: string[]): Promise<string> {
+async function mergedAdapter(cwd: string, flags: string): Promise<string> {
   const rows = Array.from({ length: 8 }, (_, i) => ({
     tokens: Array.from({ length: 16 }, (_, t) => (i * 7 + t * 3) % 60),
   }));
   await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...rows));
   const train = [...flags.split(" "), ...INTRODUCED.split(" "), "--out", "run"];
   await succeed(["train", "--model", PLAIN_MODEL, ...train], { cwd });
-  await succeed(["convert", "--model", "run", "--merge", "--out", "merged", ...convert], { cwd });
+  await succeed(["convert", "--model", "run", "--merge", "--out", "merged"], { cwd });
   return `${cwd}/merged`;
 }
 
@@ -162,11 +135,11 @@ for (const transform of ["lora", "bitfit", "lora,bitfit"]) {
 }
 
 Deno.test({
-  name: "a merged adapter with streams loads whole with the official file, with equal logits",
-  ignore: official,
+  name: "a merged adapter with streams loads whole with equal logits",
+  ignore: !python,
   fn: () =>
     withScratch(async (cwd) => {
-      const folder = await mergedAdapter(cwd, "--streams 2", "--hf-code", code!);
+      const folder = await mergedAdapter(cwd, "--streams 2");
       const found = await transformers(folder);
       assertEquals([found.missing, found.unexpected], [[], []]);
       assertClose(found.logits, await ours(folder));

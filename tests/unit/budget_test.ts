@@ -43,7 +43,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/checkpoint": 2800,
   "core/checkpoint/gguf": 1200,
   "core/collective": 1250,
-  "core/convert": 850,
+  "core/convert": 1050,
   "core/data": 3750,
   "core/eval/grading/code": 750,
   "core/eval/grading/ifeval": 1150,

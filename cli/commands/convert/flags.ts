@@ -108,8 +108,7 @@ export const command = defineCommand({
       onlyWith: ["streams"],
       conflictsWith: ["introduced-only"],
       summary: "Write the backbone of a GGUF file too",
-      details:
-        "A whole folder instead of an adapter over the file, as --dtype and --hf-code ask for " +
+      details: "A whole folder instead of an adapter over the file, as --dtype asks for " +
         "too. It is two to four times as large as the file, and decodes more slowly.",
     },
     dtype: {
@@ -123,7 +122,7 @@ export const command = defineCommand({
     strip: {
       type: "switch",
       group: "Conversion",
-      conflictsWith: ["merge", "streams", "introduced-only", "hf-code"],
+      conflictsWith: ["merge", "streams", "introduced-only"],
       summary: "Remove the ParScale parameters",
       details: "Gives back a folder that loaders of the plain model read.",
     },
@@ -153,7 +152,6 @@ export const command = defineCommand({
         "merge",
         "introduced-only",
         "prefix-text",
-        "hf-code",
       ],
       summary: "Write weights in 8 or 4 bits, to be opened without quantizing",
       details:
@@ -174,11 +172,14 @@ export const command = defineCommand({
       summary: "Maximum size of a weights file",
       details: "A tensor is never split.",
     },
-    "hf-code": {
-      type: "path",
-      summary: "Folder with the official Python files to put beside the weights",
-      details: "configuration_qwen2_parscale.py and modeling_qwen2_parscale.py. Without it " +
-        "auto_map names them on the hub.",
+    "modeling-code": {
+      type: "switch",
+      default: true,
+      conflictsWith: ["quantize"],
+      summary: "Write the Python file with which transformers opens the folder",
+      details:
+        "modeling_parscale.py, which config.json names: AutoModelForCausalLM takes the folder " +
+        "with trust_remote_code=True.",
     },
     verify: {
       type: "switch",

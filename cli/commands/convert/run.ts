@@ -1,10 +1,10 @@
 /** Carries out `parscale convert`. */
 import { convert } from "../../../core/convert/convert.ts";
-import { isOfficial } from "../../../core/checkpoint/config.ts";
+import { opensInTransformers } from "../../../core/checkpoint/config.ts";
 import { tellReading } from "../../../core/checkpoint/open.ts";
 import { type ConversionPlan, isPlainCopy, withValues } from "../../../core/convert/plan.ts";
 import { quantizeCheckpoint } from "../../../core/convert/quantize.ts";
-import { hasStreamWeights, isParScale } from "../../../core/model/config.ts";
+import { isParScale } from "../../../core/model/config.ts";
 import { openModel } from "../../input/open_model.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
@@ -78,14 +78,11 @@ function noteSize({ options, source, config, bytes }: ConversionPlan, out: strin
 
 /** Says what the result is not, or which programs cannot open it. */
 function noteLimits(work: ConversionPlan, { model, out }: ConvertPlan, io: Io): void {
-  const { options: { merge }, source, config } = work;
+  const { options, source, config } = work;
   if (isPlainCopy(work)) io.note(`"${model}" is ${stateOf(work)} already; ${out} is a copy of it`);
-  if (merge && isParScale(config) && !isOfficial(config)) {
-    io.note("only parscale opens the merged folder, neither transformers nor the authors' code");
+  if (options.merge && isParScale(config) && !opensInTransformers(config)) {
+    io.note("only parscale opens the folder, not transformers");
   } else if (source.config.family !== config.family) {
     io.note(`the merged folder is a ${config.family} model, which has a bias everywhere`);
-  }
-  if (!merge && !hasStreamWeights(config)) {
-    io.note("the authors' code and Hugging Face transformers cannot open a linear aggregation");
   }
 }

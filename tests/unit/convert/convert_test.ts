@@ -42,36 +42,36 @@ for (const name of MODEL_NAMES) {
 
 Deno.test("the config of a conversion is what the official code expects", () =>
   withScratch(async (folder) => {
-    const model = `${folder}/m`, code = `${folder}/code`;
+    const model = `${folder}/m`;
     const rope_parameters = { rope_theta: 10000, rope_type: "default" };
     const changes = { rope_theta: undefined, rope_parameters, dtype: "float32", custom: [1] };
     copyModel("qwen2-p1-tied-f32", model, { ...changes, torch_dtype: undefined });
     const { configJson } = await planConversion({ model, out: `${folder}/o`, streams: 2 });
     assertEquals(configJson.model_type, "qwen2_parscale");
     assertEquals(configJson.architectures, ["Qwen2ParScaleForCausalLM"]);
-    assertStringIncludes(JSON.stringify(configJson.auto_map), "ParScale/ParScale-1.8B-P8--model");
+    assertEquals(configJson.auto_map, {
+      AutoConfig: "modeling_parscale.Qwen2ParScaleConfig",
+      AutoModelForCausalLM: "modeling_parscale.Qwen2ParScaleForCausalLM",
+    });
     assertEquals([configJson.parscale_n, configJson.parscale_n_tokens], [2, 48]);
     assertEquals([configJson.parscale_attn_smooth, configJson.custom], [0.1, [1]]);
     assertEquals([configJson.rope_theta, configJson.torch_dtype], [10000, "float32"]);
     assert(!("rope_parameters" in configJson) && !("dtype" in configJson));
 
-    Deno.mkdirSync(code);
-    const options = { model, out: `${folder}/o`, streams: 2, hfCode: code };
-    assertEquals((await userError(() => planConversion(options))).kind, "data");
-    for (const file of ["configuration_qwen2_parscale.py", "modeling_qwen2_parscale.py"]) {
-      Deno.writeTextFileSync(`${code}/${file}`, "# code");
+    for (const none of [{ modelingCode: false }, { introducedOnly: true }]) {
+      const options = { model, out: `${folder}/o`, streams: 2, ...none };
+      assertEquals((await planConversion(options)).configJson.auto_map, undefined);
     }
-    assertEquals((await planConversion(options)).configJson.auto_map, {
-      AutoConfig: "configuration_qwen2_parscale.Qwen2ParScaleConfig",
-      AutoModelForCausalLM: "modeling_qwen2_parscale.Qwen2ParScaleForCausalLM",
-    });
     const qwen3 = await planConversion({
       model: `${MODELS}/qwen3-p1-tied-f32`,
       out: `${folder}/q`,
       streams: 2,
     });
     assertEquals(qwen3.configJson.model_type, "qwen3_parscale");
-    assert(!("auto_map" in qwen3.configJson));
+    assertStringIncludes(JSON.stringify(qwen3.configJson.auto_map), "Qwen3ParScaleForCausalLM");
+    // Qwen3.5 is for parscale alone: transformers must not open it without its streams.
+    const hybrid = { model: `${MODELS}/qwen35-p1-tied-f32`, out: `${folder}/h`, streams: 2 };
+    assertEquals((await planConversion(hybrid)).configJson.auto_map, undefined);
   }));
 
 Deno.test("linear aggregation has its own tensors, config field and parameter counts", () =>
@@ -81,8 +81,11 @@ Deno.test("linear aggregation has its own tensors, config field and parameter co
     const report = await run({ model, out, ...options }, { verify: true });
     const { config, configJson, tensors } = await openCheckpoint(out);
     assertEquals([config.aggregator, configJson.parscale_aggregation], ["linear", "linear"]);
-    // The official code would run a dynamic sum, so it is not named.
-    assertEquals(configJson.auto_map, undefined);
+    assertStringIncludes(JSON.stringify(configJson.auto_map), "modeling_parscale.Qwen2ParScale");
+    assertStringIncludes(
+      Deno.readTextFileSync(`${out}/modeling_parscale.py`),
+      "class ParScaleModel",
+    );
     const own = [...tensors].filter(([name]) => name.includes("aggregate_layer"));
     assertEquals(own.map(([name, { shape }]) => [name, shape]), [
       ["model.aggregate_layer.weight", [64, 256]],
@@ -101,10 +104,6 @@ Deno.test("linear aggregation has its own tensors, config field and parameter co
     const back = await openCheckpoint(`${folder}/back`);
     assertEquals(back.configJson.parscale_aggregation, undefined);
 
-    const error = await userError(() =>
-      planConversion({ model, out: `${folder}/x`, ...options, hfCode: folder })
-    );
-    assertStringIncludes(error.message, "`--hf-code` needs `--aggregation dynamic`");
     for (const wrong of ["mean", null]) {
       const text = JSON.stringify({ ...configJson, parscale_aggregation: wrong });
       await Deno.writeTextFile(`${out}/config.json`, text);
