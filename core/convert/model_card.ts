@@ -133,7 +133,7 @@ function inTransformers(card: ModelCard): string[] {
     code("python", [
       "from transformers import AutoModelForCausalLM, AutoTokenizer",
       `model = AutoModelForCausalLM.from_pretrained("${name}"${trust})`,
-      `tokenizer = AutoTokenizer.from_pretrained("${name}")`,
+      `tokenizer = AutoTokenizer.from_pretrained("${name}"${trust})`,
     ]),
   ];
 }

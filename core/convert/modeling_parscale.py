@@ -127,7 +127,7 @@ class ParScaleModel:
         return outputs
 
     def positions(self, inputs_embeds, attention_mask, cached):
-        """Positions [B, T] of the new tokens: 0 at the first of each row that is no padding, whatever the prefix."""
+        """Positions [B, T] of the new tokens, from 0 at the first after the padding of each row; prefixes have none."""
         new, device = inputs_embeds.shape[1], inputs_embeds.device
         if not isinstance(attention_mask, torch.Tensor) or attention_mask.dim() != 2:
             return torch.arange(cached, cached + new, device=device)[None]
