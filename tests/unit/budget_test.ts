@@ -40,7 +40,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/base": 1600,
   "core/base/platform": 500,
   "core/bringup": 500,
-  "core/checkpoint": 2800,
+  "core/checkpoint": 2750,
   "core/checkpoint/gguf": 1200,
   "core/collective": 1250,
   "core/convert": 850,
