@@ -217,8 +217,13 @@ export class Io {
     if (path === "-") this.requireInput();
     const { withoutArchives } = await import("../../core/data/archives.ts");
     try {
-      const bytes = path === "-" ? this.system.stdin() : (await Deno.open(path)).readable;
-      const text = withoutArchives(bytes, name, path === "-" ? {} : { path });
+      if (path !== "-" && (await Deno.stat(path)).isSocket) {
+        throw new DataError(`${name} is a socket, not a file`);
+      }
+      const bytes = path === "-"
+        ? this.system.stdin()
+        : (await this.#untilInterrupted(Deno.open(path))).readable;
+      const text = withoutArchives(this.#chunks(bytes), name, path === "-" ? {} : { path });
       // The cast bridges a difference between two library versions of the same stream type.
       const decoder = new TextDecoderStream("utf-8", { fatal: true });
       yield* ReadableStream.from(text).pipeThrough(
@@ -236,6 +241,28 @@ export class Io {
         throw new DataError(`${name} is a folder, not a file`);
       }
       throw error;
+    }
+  }
+
+  async *#chunks(bytes: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
+    const reader = bytes.getReader();
+    try {
+      for (let next; !(next = await this.#untilInterrupted(reader.read())).done;) yield next.value;
+    } finally {
+      await reader.cancel();
+    }
+  }
+
+  /** Waits for input, such as a pipe without a writer, until a signal comes. */
+  async #untilInterrupted<T>(input: Promise<T>): Promise<T> {
+    const { promise, reject } = Promise.withResolvers<never>();
+    const stop = () => reject(this.interruption.reason);
+    this.interruption.addEventListener("abort", stop);
+    try {
+      this.interruption.throwIfAborted();
+      return await Promise.race([input, promise]);
+    } finally {
+      this.interruption.removeEventListener("abort", stop);
     }
   }
 

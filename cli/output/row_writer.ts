@@ -151,19 +151,13 @@ export class RowWriter implements Disposable {
     throw new Interrupted(reason.signal, [hint]);
   }
 
-  /** Passes on what comes from a source that may be slow, until a signal comes. */
+  /** Passes on what comes from a source, which ends with an error when a signal comes. */
   async *untilInterrupted<T>(source: AsyncIterable<T>): AsyncGenerator<T> {
-    const signal = this.io.interruption;
-    const items = source[Symbol.asyncIterator]();
-    for (;;) {
-      let stop = () => {};
-      const stopped = new Promise<undefined>((resolve) => stop = () => resolve(undefined));
-      signal.addEventListener("abort", stop);
-      const item = await Promise.race([items.next(), stopped]);
-      signal.removeEventListener("abort", stop);
-      this.#throwIfInterrupted();
-      if (item === undefined || item.done) return;
-      yield item.value;
+    try {
+      yield* source;
+    } catch (error) {
+      this.#throwIfInterrupted(); // it says where the rows are
+      throw error;
     }
   }
 

@@ -10,6 +10,7 @@ import {
   names,
   NO_TOKENIZER,
   parseLines,
+  PLAIN_MODEL,
   rowsOf,
   succeed,
 } from "./models.ts";
@@ -343,6 +344,46 @@ Deno.test("SIGINT and SIGTERM end a long run with 130 and 143, and leave no file
       });
     }
   }
+});
+
+Deno.test({
+  name:
+    "a wait for the writer of a pipe ends at a signal; one that is written to is read as a file",
+  ignore: Deno.build.os === "windows",
+  fn: () =>
+    withScratch(async (cwd) => {
+      assert((await runShell("mkfifo pipe", { cwd })).code === 0);
+      const lines = [
+        `convert --model ${PLAIN_MODEL} --streams 2 --out p2 --prefix-text pipe`,
+        "fit pipe",
+        `${FEW} pipe`,
+        `${FEW} pipe --jsonl -o out`,
+        `score --model ${MODEL} pipe -o out2`,
+        `visualize --model ${MODEL} pipe`,
+      ];
+      await Promise.all(lines.map(async (line, i) => {
+        const [signal, code] = i % 2 ? ["SIGINT", 130] as const : ["SIGTERM", 143] as const;
+        const child = parscale(line, { cwd, stdin: "null", stdout: "null", stderr: "null" })
+          .spawn();
+        await new Promise((resolve) => setTimeout(resolve, 4000)); // it waits by now
+        child.kill(signal);
+        const late = setTimeout(() => child.kill("SIGKILL"), HANG_MS);
+        assertEquals((await child.status).code, code, line);
+        clearTimeout(late);
+      }));
+      assertEquals(names(cwd), ["pipe"]);
+      const row = JSON.stringify({ tokens: [1, 2, 3] });
+      const script = `(sleep 1; echo '${row}') > pipe & parscale ${FEW} pipe --jsonl`;
+      const { code, stdout, stderr } = await runShell(script, { cwd });
+      assertEquals([code, parseLines(stdout).length], [0, 1], stderr);
+      const listener = Deno.listen({ transport: "unix", path: `${cwd}/socket` });
+      assertFailed(
+        await runParscale(`${FEW} socket`, { cwd }),
+        3,
+        '"socket" is a socket, not a file',
+      );
+      listener.close();
+    }),
 });
 
 Deno.test("rows choose an adapter by name or path; others run on the backbone", () =>
