@@ -37,7 +37,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "cli/ranks": 350,
   "cli/release": 800,
   "core/analysis": 1950,
-  "core/base": 1600,
+  "core/base": 1700,
   "core/base/platform": 500,
   "core/bringup": 500,
   "core/checkpoint": 2750,
