@@ -29,10 +29,11 @@ export function* csvRows(
     const first = at;
     let cell = "";
     if (text[at] === '"') {
-      for (let end; text[at] === '"'; at = end + 1) {
-        end = text.indexOf('"', at + 1);
+      while (text[at] === '"') {
+        const end = text.indexOf('"', at + 1);
         if (end < 0) throw wrong(first, "a quote that is not closed");
-        cell += text.slice(at > first ? at : at + 1, end);
+        cell += text.slice(at > first ? at : at + 1, end); // a second quote stands for itself
+        at = end + 1;
       }
     } else {
       plain.lastIndex = at;
