@@ -14,7 +14,7 @@ import { commonFlags, type Format, rowFlags } from "./framework/common.ts";
 import { MisuseError, requireText } from "./framework/misuse.ts";
 import { consumedAfter, parse, type ParsedArgs } from "./framework/parse.ts";
 import { peerCommandHint, suggestionHint } from "./framework/suggest.ts";
-import { type AllValues, type FlagTable, textsOf } from "./framework/table.ts";
+import { type FlagTable, textsOf } from "./framework/table.ts";
 import type { ColorMode } from "./output/color.ts";
 import type { Invocation } from "./output/document.ts";
 import { exitCode } from "./output/exit_codes.ts";
@@ -230,7 +230,6 @@ async function runCommand(
     await showPlan(frame.io, invocation, table, text);
     return exitCode("done");
   }
-  if (resumesRows && await isComplete(values, frame.io)) return exitCode("done");
   const { savesOnInterrupt: saves } = command;
   const catches = typeof saves === "function" ? saves(values) : saves;
   const release = catches ? await interruptOnSignals(controller) : () => {};
@@ -245,15 +244,6 @@ async function runCommand(
     release();
     await endNativeCalls();
   }
-}
-
-/** Returns, and says, whether `--resume` finds nothing left to do. */
-async function isComplete(values: AllValues, io: Io): Promise<boolean> {
-  const { isComplete } = await import("./output/journal.ts");
-  const { out, overwrite } = values as { out: string | undefined; overwrite: boolean };
-  const found = isComplete({ out, overwrite });
-  if (found) io.note(`"${out}" is complete`);
-  return found;
 }
 
 /** A thread inside a library must not be there when the process ends. */

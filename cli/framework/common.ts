@@ -123,9 +123,9 @@ export const rowFlags = flagGroup("Result", {
     summary: "Resume the interrupted run of --out, or start one",
     details:
       "While rows are computed, those that are finished are kept in FILE.partial. The same " +
-      "command with --resume computes the others; the result is that of an unbroken run. Where " +
-      "the result is complete, nothing is done, so that the command can be repeated until it exits " +
-      "with 0.",
+      "command with --resume computes the others; the result is that of an unbroken run. What " +
+      "made it is kept in .FILE.resume, by which the same command finds it complete, so that it " +
+      "can be repeated until it exits with 0. Any other file of that name is refused.",
   },
   echo: {
     type: "switch",

@@ -12,6 +12,7 @@ import { isOnHub } from "../../core/hub/model.ts";
 import { rowFlags } from "../framework/common.ts";
 import { type Command, flagsOf } from "../framework/command.ts";
 import { type AllValues, type FlagText, formatFlag, textsOf } from "../framework/table.ts";
+import { recordOf } from "../output/finished.ts";
 import { journalOf } from "../output/journal.ts";
 import { isDevice } from "../output/sink.ts";
 
@@ -55,14 +56,14 @@ function collision(
   return same && `"${output}" is, or has a link to, the input "${same}"`;
 }
 
-/** Paths that a command writes, journals included. */
+/** Paths that a command writes, those beside the result included. */
 function outputsOf(command: Command, values: AllValues): FlagText[] {
   const table = flagsOf(command);
   const outputs = textsOf("output", table, values)
     .filter(({ text }) => text !== "-" && !isDevice(text));
   const keepsRows = table.resume === rowFlags.resume;
   const journals = outputs.filter(({ flag }) => keepsRows && flag === "out")
-    .map(({ flag, text }) => ({ flag, text: journalOf(text) }));
+    .flatMap(({ flag, text }) => [journalOf, recordOf].map((of) => ({ flag, text: of(text) })));
   return [...outputs, ...journals];
 }
 

@@ -98,7 +98,7 @@ export const keptQuantizeFlags = flagGroup("Engine", {
     default: true,
     summary: "Keep quantized weights for the next start",
     details: "Those of `--quantize` and of GGUF files, in the cache folder, unless the model is " +
-      "small or the disk has no room. The next start maps them; `doctor` shows how much there is.",
+      "small. The next start maps them; `doctor` shows how much there is.",
   },
   "cache-limit": {
     type: "size",

@@ -5,7 +5,7 @@
  */
 import { DataError, UsageError } from "../../core/base/errors.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
-import { guardTerminal, visible, visibleLines } from "./clean.ts";
+import { guardTerminal, visible, visibleJson, visibleLines } from "./clean.ts";
 import { wrapLines } from "./wrap.ts";
 import { isSystemError, writeError } from "./write_error.ts";
 import { type ColorMode, type Palette, palette, wantsColor } from "./color.ts";
@@ -34,6 +34,8 @@ export interface Settings {
   readonly progress: boolean;
   /** True if rows go to stdout while they are computed. */
   readonly streamsRows?: boolean;
+  /** True if notes and warnings are JSON lines. */
+  readonly jsonNotes?: boolean;
 }
 
 /** Settings before any flag is read. */
@@ -126,6 +128,7 @@ export class Io {
   warn(message: string, hint?: string): void {
     if (this.settings.quiet > 0 || this.seen.has(message)) return;
     this.seen.add(message);
+    if (this.settings.jsonNotes) return this.record({ warning: message, hint });
     const paint = this.palette("stderr");
     const more = hint === undefined ? "" : `\n${paint.hint("hint:")} ${visibleLines(hint)}`;
     this.writeError(`${paint.warning("warning:")} ${visibleLines(message)}${more}\n`);
@@ -133,7 +136,15 @@ export class Io {
 
   /** A line on stderr for the reader's comfort; silent under `-q`. */
   note(message: string): void {
-    if (this.settings.quiet === 0) this.writeError(`${visibleLines(message)}\n`);
+    if (this.settings.jsonNotes) this.record({ note: message });
+    else if (this.settings.quiet === 0) this.writeError(`${visibleLines(message)}\n`);
+  }
+
+  /** A line on stderr for programs, with its time; silent under `-q`. */
+  record(fields: object): void {
+    if (this.settings.quiet > 0) return;
+    const line = JSON.stringify({ time: new Date().toISOString(), ...fields });
+    this.#emit("stderr", `${visibleJson(line)}\n`);
   }
 
   /** A note that is given once, however often the same thing happens. */
@@ -206,8 +217,13 @@ export class Io {
     if (path === "-") this.requireInput();
     const { withoutArchives } = await import("../../core/data/archives.ts");
     try {
-      const bytes = path === "-" ? this.system.stdin() : (await Deno.open(path)).readable;
-      const text = withoutArchives(bytes, name, path === "-" ? {} : { path });
+      if (path !== "-" && (await Deno.stat(path)).isSocket) {
+        throw new DataError(`${name} is a socket, not a file`);
+      }
+      const bytes = path === "-"
+        ? this.system.stdin()
+        : (await this.#untilInterrupted(Deno.open(path))).readable;
+      const text = withoutArchives(this.#chunks(bytes), name, path === "-" ? {} : { path });
       // The cast bridges a difference between two library versions of the same stream type.
       const decoder = new TextDecoderStream("utf-8", { fatal: true });
       yield* ReadableStream.from(text).pipeThrough(
@@ -225,6 +241,28 @@ export class Io {
         throw new DataError(`${name} is a folder, not a file`);
       }
       throw error;
+    }
+  }
+
+  async *#chunks(bytes: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
+    const reader = bytes.getReader();
+    try {
+      for (let next; !(next = await this.#untilInterrupted(reader.read())).done;) yield next.value;
+    } finally {
+      await reader.cancel();
+    }
+  }
+
+  /** Waits for input, such as a pipe without a writer, until a signal comes. */
+  async #untilInterrupted<T>(input: Promise<T>): Promise<T> {
+    const { promise, reject } = Promise.withResolvers<never>();
+    const stop = () => reject(this.interruption.reason);
+    this.interruption.addEventListener("abort", stop);
+    try {
+      this.interruption.throwIfAborted();
+      return await Promise.race([input, promise]);
+    } finally {
+      this.interruption.removeEventListener("abort", stop);
     }
   }
 

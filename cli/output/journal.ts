@@ -38,21 +38,30 @@ export function journalOf(out: string): string {
 /** Treatment of what an output and its journal hold. */
 type Found = Pick<JournalOptions, "resume" | "overwrite"> & { readonly out: string | undefined };
 
+/** State in which `--resume` finds an output: rows of an interrupted run, or a file that has its name. */
+export type Resumed = "nothing" | "rows" | "result";
+
 /**
- * Returns whether there are rows to continue with; without any, `--resume` begins.
+ * Returns what there is to resume; undefined without `--resume`.
  * @throws {UsageError} for rows that are neither resumed nor overwritten, and to resume without a file
  */
-export function checkJournal({ out, resume, overwrite }: Found): boolean {
+export function checkJournal({ out, resume, overwrite }: Found): Resumed | undefined {
   if (!keepsRows(out)) {
     if (resume) throw new UsageError("`--resume` needs `-o FILE`");
-    return false;
+    return undefined;
   }
   const path = journalOf(out), isBegun = holdsRows(path);
   if (isBegun && !resume && !overwrite) {
     const hint = "pass --resume to continue, or --overwrite to begin again";
     throw new UsageError(`"${path}" holds rows of an interrupted run`, { hints: [hint] });
   }
-  return resume && isBegun;
+  if (!resume) return undefined;
+  return isBegun ? "rows" : exists(out) && !overwrite ? "result" : "nothing";
+}
+
+/** Returns whether all rows are to be computed. */
+export function beginsRows(resume: Resumed | undefined): boolean {
+  return resume === undefined || resume === "nothing";
 }
 
 /** Returns whether an interrupted run has kept a row: there is more than its first line. */
@@ -60,11 +69,6 @@ function holdsRows(path: string): boolean {
   if (!exists(path)) return false;
   const bytes = orWriteError(path, () => Deno.readFileSync(path));
   return bytes.indexOf(10, bytes.indexOf(10) + 1) > 0;
-}
-
-/** Returns whether nothing is left to resume: the result is there, and no rows of another run. */
-export function isComplete({ out, overwrite }: Omit<Found, "resume">): boolean {
-  return !overwrite && keepsRows(out) && exists(out) && !holdsRows(journalOf(out));
 }
 
 /** Returns whether a command can keep rows: `-o` names a file, not stdout or a device. */
@@ -86,7 +90,7 @@ export class Journal implements Disposable {
    */
   constructor({ out, identity, resume, overwrite }: JournalOptions) {
     this.path = journalOf(out);
-    if (checkJournal({ out, resume, overwrite })) {
+    if (checkJournal({ out, resume, overwrite }) === "rows") {
       this.#read(orWriteError(this.path, () => Deno.readFileSync(this.path)), identity);
     }
     this.#file = open(this.path);
@@ -196,13 +200,18 @@ function requireSame(
   path: string,
 ): void {
   if (schema !== SCHEMA) throw damaged(path, 1);
-  const text = (value: unknown) => JSON.stringify(value ?? null);
-  const names = new Set([...Object.keys(found), ...Object.keys(identity)]);
-  const other = [...names].filter((name) => text(found[name]) !== text(identity[name]));
-  if (other.length === 0) return;
-  throw new UsageError(`"${path}" belongs to a run that differs in ${other.join(", ")}`, {
+  const other = differences(found, identity);
+  if (other === "") return;
+  throw new UsageError(`"${path}" belongs to a run that differs in ${other}`, {
     hints: ["resume with the same flags, or begin again with --overwrite"],
   });
+}
+
+/** Names of the values in which two identities differ. */
+export function differences(a: Record<string, unknown>, b: Record<string, unknown>): string {
+  const text = (value: unknown) => JSON.stringify(value ?? null);
+  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
+  return [...names].filter((name) => text(a[name]) !== text(b[name])).join(", ");
 }
 
 function hashOf(input: unknown): string {

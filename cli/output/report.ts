@@ -27,6 +27,8 @@ export interface ReportOptions extends DocumentHead {
   readonly columns?: readonly (Column | string)[];
   /** Columns of table and Markdown alone, where CSV has all keys. */
   readonly shown?: readonly (Column | string)[];
+  /** Called with the path of a file that is whole before it gets its name. */
+  readonly onWhole?: (path: string) => void;
 }
 
 /** A result being written. */
@@ -45,7 +47,7 @@ export class Report implements Disposable {
     const isReadable = invocation.format === "table" || invocation.format === "md";
     const columns = options.columns ?? (isReadable ? options.shown : undefined);
     this.#columns = columns?.map((one) => typeof one === "string" ? { key: one } : one);
-    this.#sink = openSink(io, invocation.out, invocation.overwrite);
+    this.#sink = openSink(io, invocation.out, invocation.overwrite, options.onWhole);
   }
 
   /** Adds a row. */

@@ -5,8 +5,9 @@
  */
 import type { Invocation } from "./document.ts";
 import { Interrupted } from "./errors.ts";
+import { Finished } from "./finished.ts";
 import type { Io } from "./io.ts";
-import { Journal, keepsRows } from "./journal.ts";
+import { Journal, keepsRows, type Resumed } from "./journal.ts";
 import { Report, type ReportOptions } from "./report.ts";
 import type { Row } from "./table.ts";
 
@@ -41,11 +42,37 @@ export interface RunIdentity {
   readonly "json-schema"?: unknown;
 }
 
+/** Resumption of a run. */
+export interface RowOptions {
+  readonly resume: Resumed | undefined;
+  readonly identity: () => RunIdentity;
+}
+
+/** Flags and identity of a run, without the flags in `FREE_FLAGS`. */
+function identityOf({ config }: Invocation, own: RunIdentity): Record<string, unknown> {
+  const free = [...FREE_FLAGS, ...IDENTIFIED];
+  const flags = Object.entries(config).filter(([name]) => !free.includes(name));
+  return { ...Object.fromEntries(flags), ...own };
+}
+
+/** Record of a result that is a file; it is kept with `--resume`. */
+export function recordFor(
+  invocation: Invocation,
+  { resume, identity }: RowOptions,
+): Finished | undefined {
+  const { out, format } = invocation;
+  if (!keepsRows(out)) return undefined;
+  return new Finished(out, resume && { ...identityOf(invocation, identity()), format });
+}
+
 /** Rows on their way to a report. */
 export class RowWriter implements Disposable {
   /** Rows of the input that an interrupted run has finished. */
   readonly resumed: number = 0;
   readonly #journal: Journal | undefined;
+  readonly #finished: Finished | undefined;
+  /** Last check of a result that an earlier run has finished. */
+  readonly #requireSameInput: (() => void) | undefined;
   readonly #options: ReportOptions;
   readonly #turns = new Turns();
   #report: Report | undefined;
@@ -56,27 +83,26 @@ export class RowWriter implements Disposable {
   constructor(
     readonly io: Io,
     readonly invocation: Invocation,
-    { resume, identity, ...options }: ReportOptions & {
-      readonly resume: boolean;
-      readonly identity: () => RunIdentity;
-    },
+    { resume, identity, ...options }: ReportOptions & RowOptions,
   ) {
     const { out, overwrite } = invocation;
-    this.#options = options;
-    this.#report = new Report(io, invocation, options);
+    this.#finished = recordFor(invocation, { resume, identity });
+    this.#options = { ...options, onWhole: (path) => this.#finished?.keep(path) };
+    this.#report = new Report(io, invocation, this.#options);
     if (!keepsRows(out)) return;
     this.#closeReport(); // it could be opened; the rows come later
-    const free = [...FREE_FLAGS, ...IDENTIFIED];
-    const flags = Object.entries(invocation.config).filter(([name]) => !free.includes(name));
-    const all = { ...Object.fromEntries(flags), ...identity() };
-    this.#journal = new Journal({ out, identity: all, resume, overwrite });
+    if (resume === "result") this.#requireSameInput = this.#finished!.require();
+    if (this.#requireSameInput) return;
+    const all = identityOf(invocation, identity());
+    this.#journal = new Journal({ out, identity: all, resume: resume !== undefined, overwrite });
     this.resumed = this.#journal.size;
-    if (resume) io.note(`resuming "${out}": ${this.resumed} rows done`);
+    if (resume === "rows") io.note(`resuming "${out}": ${this.resumed} rows done`);
   }
 
-  /** Returns whether an interrupted run has finished the row at this position. */
+  /** Returns whether an earlier run has finished the row at this position; asked of each row in order. */
   has(at: number, input: unknown): boolean {
-    return this.#journal?.has(at, input) ?? false;
+    this.#finished?.add(input);
+    return this.#requireSameInput !== undefined || (this.#journal?.has(at, input) ?? false);
   }
 
   /** Leaves out the row at a position of the input, which another process computes. */
@@ -96,6 +122,11 @@ export class RowWriter implements Disposable {
 
   /** Completes the result; the number is the exit code: 1 when rows failed. */
   async finish(): Promise<number> {
+    if (this.#requireSameInput !== undefined) {
+      this.#requireSameInput();
+      this.io.note(`"${this.invocation.out}" is complete`);
+      return 0;
+    }
     const report = this.#report ??= new Report(this.io, this.invocation, this.#options);
     for (const row of this.#journal?.rows() ?? []) this.#write(row);
     await report.finish();
@@ -120,19 +151,13 @@ export class RowWriter implements Disposable {
     throw new Interrupted(reason.signal, [hint]);
   }
 
-  /** Passes on what comes from a source that may be slow, until a signal comes. */
+  /** Passes on what comes from a source, which ends with an error when a signal comes. */
   async *untilInterrupted<T>(source: AsyncIterable<T>): AsyncGenerator<T> {
-    const signal = this.io.interruption;
-    const items = source[Symbol.asyncIterator]();
-    for (;;) {
-      let stop = () => {};
-      const stopped = new Promise<undefined>((resolve) => stop = () => resolve(undefined));
-      signal.addEventListener("abort", stop);
-      const item = await Promise.race([items.next(), stopped]);
-      signal.removeEventListener("abort", stop);
-      this.#throwIfInterrupted();
-      if (item === undefined || item.done) return;
-      yield item.value;
+    try {
+      yield* source;
+    } catch (error) {
+      this.#throwIfInterrupted(); // it says where the rows are
+      throw error;
     }
   }
 

@@ -23,8 +23,16 @@ export interface Sink extends Disposable {
   commit(): void;
 }
 
-/** Opens `path`, or stdout for `-` and undefined. */
-export function openSink(io: Io, path: string | undefined, overwrite: boolean): Sink {
+/**
+ * Opens `path`, or stdout for `-` and undefined. `onWhole` is called with the path of a file that is whole
+ * before it gets its name.
+ */
+export function openSink(
+  io: Io,
+  path: string | undefined,
+  overwrite: boolean,
+  onWhole?: (path: string) => void,
+): Sink {
   if (path === undefined || path === "-") {
     return {
       isTerminal: io.isTerminal("stdout"),
@@ -34,7 +42,7 @@ export function openSink(io: Io, path: string | undefined, overwrite: boolean): 
     };
   }
   if (isDevice(path)) return openDevice(path);
-  return openFileSink(path, overwrite);
+  return openFileSink(path, overwrite, onWhole);
 }
 
 /** Returns whether a path is something that exists and is neither file nor folder: a device or a pipe. */
@@ -80,7 +88,11 @@ export function checkTarget(path: string, overwrite: boolean): void {
 }
 
 /** Opens a file; fails at once when `path` exists and must not be replaced. */
-function openFileSink(path: string, overwrite: boolean): Sink {
+function openFileSink(
+  path: string,
+  overwrite: boolean,
+  onWhole?: (path: string) => void,
+): Sink {
   checkTarget(path, overwrite);
   const [folder, name] = [dirname(path), basename(path)];
   const temporary = join(folder, `.${name}.${Deno.pid}.tmp`);
@@ -99,6 +111,7 @@ function openFileSink(path: string, overwrite: boolean): Sink {
       try {
         file.syncSync();
         file.close();
+        onWhole?.(temporary);
         renameSync(temporary, path);
       } catch (error) {
         Deno.removeSync(temporary);

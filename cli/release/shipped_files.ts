@@ -68,8 +68,6 @@ export function isUsed(name: string): boolean {
 const LOADED = [
   "@huggingface/tokenizers/dist/tokenizers.mjs",
   "deno-std/cli/parse_args.js",
-  "deno-std/csv/_*.js",
-  "deno-std/csv/parse.js",
   "deno-std/yaml/**.js",
   "onnxruntime-node/dist/index.js", // only looked for, to find the folder of the engine
   "pyodide/pyodide-lock.json",

@@ -4,7 +4,7 @@
  * CSV, JSON and JSON lines are told apart by the first character. Column names are `n_params`,
  * `streams`, `loss`; the letters N and P are taken too.
  */
-import { parse as parseCsv } from "@std/csv/parse";
+import { csvRows } from "../base/csv.ts";
 import { DataError } from "../base/errors.ts";
 import { parseJson } from "../base/files.ts";
 import type { Observation } from "./law.ts";
@@ -19,8 +19,8 @@ const NAMES: Readonly<Record<keyof Observation, readonly string[]>> = {
 /** Reads all observations of a text; `name` is the file's in messages. */
 export function parseObservations(text: string, name: string): Observation[] {
   const rows = rowsOf(text.trim(), name);
-  if (rows.length === 0) throw new DataError(`${name} has no rows`);
-  const observations = rows.map((row, i) => toObservation(row, `row ${i + 1} of ${name}`));
+  const observations = Array.from(rows, (row, i) => toObservation(row, `row ${i + 1} of ${name}`));
+  if (observations.length === 0) throw new DataError(`${name} has no rows`);
   requireDistinct(observations, name);
   return observations;
 }
@@ -46,9 +46,9 @@ export function requireDistinct(observations: readonly Observation[], name: stri
 
 type Row = Readonly<Record<string, unknown>>;
 
-function rowsOf(text: string, name: string): Row[] {
+function rowsOf(text: string, name: string): Iterable<Row> {
   if (text.startsWith("[")) return parseJson(text, name) as Row[];
-  if (!text.startsWith("{")) return csvRows(text, name);
+  if (!text.startsWith("{")) return tableRows(text, name);
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   if (lines.length > 1 && lines[0]!.trim().endsWith("}")) {
     return lines.map((line, i) => parseJson(line, `row ${i + 1} of ${name}`) as Row);
@@ -58,21 +58,17 @@ function rowsOf(text: string, name: string): Row[] {
   return Array.isArray(rows) ? rows : [whole];
 }
 
-function csvRows(text: string, name: string): Row[] {
-  const [names = [], ...lines] = csvCells(text, name);
-  return lines.map((cells) =>
-    Object.fromEntries(names.map((column, i) => [column.trim(), toNumber(cells[i]!.trim())]))
-  );
-}
-
-function csvCells(text: string, name: string): string[][] {
+function* tableRows(text: string, name: string): Generator<Row> {
   const [head = ""] = text.split("\n", 1);
   const separator = [",", ";", "\t"].find((one) => head.includes(one)) ?? ",";
-  try {
-    const options = { separator, trimLeadingSpace: separator !== "\t", fieldsPerRecord: 0 };
-    return parseCsv(text, options) as string[][];
-  } catch (cause) {
-    throw new DataError(`${name} is not valid CSV: ${(cause as Error).message}`);
+  const names: string[] = [];
+  let at = 0;
+  for (const cells of csvRows(text, name, { separator, trimsStart: separator !== "\t" })) {
+    if (at++ === 0) names.push(...cells.map((cell) => cell.trim()));
+    else if (cells.length !== names.length) {
+      const wrong = `row ${at - 1} has ${cells.length} cells, expected ${names.length}`;
+      throw new DataError(`${name} is not valid CSV: ${wrong}`);
+    } else yield Object.fromEntries(names.map((name, i) => [name, toNumber(cells[i]!.trim())]));
   }
 }
 

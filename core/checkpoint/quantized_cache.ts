@@ -8,14 +8,13 @@
  * entry appears complete or not at all, and one that cannot be opened is made again.
  */
 import { createHash } from "node:crypto";
-import { statfs } from "node:fs/promises";
 import { basename } from "node:path";
 import { cacheFolder } from "../base/cache_folder.ts";
 import { DataError, EnvironmentError } from "../base/errors.ts";
 import { ioError, readJsonObject, statIfExists } from "../base/files.ts";
 import type { QuantizedFormat } from "../quant/codes.ts";
 import { EMBEDDING, parameterSpecs } from "../model/parameters.ts";
-import { removeFolder } from "../folder/leftovers.ts";
+import { clearLeftovers, removeFolder } from "../folder/leftovers.ts";
 import { type Checkpoint, codedIn, CONFIG_FILE, openCheckpoint, WEIGHTS_FILE } from "./open.ts";
 import {
   findMatrices,
@@ -34,8 +33,8 @@ const VERSION = 3;
 
 const LEAST_BYTES = 64 << 20;
 
-/** Largest share of the free bytes of the disk that an entry may take. */
-const SHARE_OF_FREE = 0.5;
+/** Names of entries, and the hidden ones of those that are not whole. */
+const ENTRY = /^([0-9a-f]{64}|\.[0-9a-f]{64}\.\w+-.*)$/;
 
 /** Folder where commands and programs keep entries. */
 export function weightCacheFolder(): string {
@@ -58,11 +57,8 @@ export interface QuantizedCache {
 /** One entry. */
 export interface CacheEntry {
   readonly path: string;
-  /** Folder of the checkpoint, and its scheme; unknown where the entry is damaged. */
-  readonly model: string | null;
-  readonly format: string | null;
   readonly bytes: number;
-  /** Milliseconds since 1970. */
+  /** Milliseconds since 1970; 0 before it is whole. */
   readonly usedMs: number;
 }
 
@@ -85,6 +81,7 @@ export async function openFromCache(
     .reduce((sum, bytes) => sum + bytes, 0);
   if (storedBytes < (cache.leastBytes ?? LEAST_BYTES)) return undefined;
   const path = `${cache.folder}/${await keyOf(base, matrices)}`;
+  await clearLeftovers(cache.folder);
   let quantization = await openEntry(path, matrices);
   if (!quantization) {
     if (!await makeEntry(path, base, matrices, cache)) return undefined;
@@ -96,7 +93,7 @@ export async function openFromCache(
   return laidOver(checkpoint, quantization);
 }
 
-/** Writes an entry; false when it would pass the limit, or the room on the disk, on its own. */
+/** Writes an entry; false when it would pass the limit on its own. */
 async function makeEntry(
   path: string,
   base: Checkpoint,
@@ -115,8 +112,6 @@ async function makeEntry(
     throw new EnvironmentError(message, { cause: error });
   }
   const { format } = mostOf(matrices);
-  const { bavail, bsize } = await statfs(cache.folder);
-  if (bytes > SHARE_OF_FREE * bavail * bsize) return false;
   cache.onMake?.(bytes, format.kind);
   if (await statIfExists(path)) await removeFolder(path);
   await evict(cache.folder, cache.limitBytes - bytes);
@@ -139,7 +134,7 @@ async function makeEntry(
   return true;
 }
 
-/** The format of most matrices, for those who list entries. */
+/** The format of most matrices, by which the weights are called. */
 function mostOf(matrices: readonly MatrixSpec[]): MatrixSpec {
   const byFormat = Map.groupBy(matrices, ({ format }) => `${format.kind} ${format.block}`);
   return [...byFormat.values()].reduce((a, b) => b.length > a.length ? b : a)[0]!;
@@ -184,61 +179,39 @@ function laidOver(checkpoint: Checkpoint, quantization: QuantizedMatrices): Chec
   return { ...checkpoint, tensors, quantization: { ...quantization, matrices } };
 }
 
-/** All entries, the one not used for longest first. */
+/** All entries, the one not used for longest first; before them those that are being made, or were left. */
 export async function cacheEntries(folder: string): Promise<CacheEntry[]> {
-  const entries: CacheEntry[] = [];
-  try {
-    for await (const { name } of Deno.readDir(folder)) {
-      const path = `${folder}/${name}`;
-      if (/^[0-9a-f]{64}$/.test(name)) entries.push(await entryAt(path));
-    }
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw ioError("read folder", folder, error);
-  }
+  const names = await Array.fromAsync(Deno.readDir(folder), ({ name }) => name).catch(() => []);
+  const paths = names.filter((name) => ENTRY.test(name)).map((name) => `${folder}/${name}`);
+  const entries = await Promise.all(paths.map(async (path) => {
+    const files = await Array.fromAsync(Deno.readDir(path), ({ name }) => name).catch(() => []);
+    const sizes = files.map(async (name) => (await statIfExists(`${path}/${name}`))?.size ?? 0);
+    const usedMs = (await statIfExists(`${path}/${CONFIG_FILE}`))?.mtime?.getTime() ?? 0;
+    return { path, bytes: (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0), usedMs };
+  }));
   return entries.sort((a, b) => a.usedMs - b.usedMs);
 }
 
-async function entryAt(path: string): Promise<CacheEntry> {
-  const config = `${path}/${CONFIG_FILE}`;
-  const bytes = await bytesIn(path);
-  const usedMs = (await statIfExists(config))?.mtime?.getTime() ?? 0;
-  const damaged = { path, model: null, format: null, bytes, usedMs };
-  try {
-    const json = await readJsonObject(config);
-    const format = parseQuantization(json, config)?.format;
-    return {
-      ...damaged,
-      model: typeof json.model === "string" ? json.model : null,
-      format: format ? `${format.kind}, block size ${format.block}` : null,
-    };
-  } catch (error) {
-    if (!(error instanceof DataError)) throw error;
-    return damaged;
-  }
-}
-
-async function bytesIn(folder: string): Promise<number> {
-  let bytes = 0;
-  for await (const { name } of Deno.readDir(folder)) {
-    bytes += (await statIfExists(`${folder}/${name}`))?.size ?? 0;
-  }
-  return bytes;
+/** Bytes of all entries. */
+export async function cacheBytes(folder: string): Promise<number> {
+  return (await cacheEntries(folder)).reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
 /** Removes the entries not used for longest until at most `limitBytes` are left. */
 async function evict(folder: string, limitBytes: number): Promise<void> {
-  const entries = await cacheEntries(folder);
-  let bytes = entries.reduce((sum, entry) => sum + entry.bytes, 0);
-  for (const entry of entries) {
-    if (bytes <= limitBytes) return;
-    await removeFolder(entry.path);
-    bytes -= entry.bytes;
+  let total = await cacheBytes(folder);
+  for (const { path, bytes } of await cacheEntries(folder)) {
+    if (total <= limitBytes) return;
+    if (basename(path).startsWith(".")) continue; // another process is making it
+    await removeFolder(path);
+    total -= bytes;
   }
 }
 
-/** Removes all entries and returns them. */
-export async function clearCache(folder: string): Promise<CacheEntry[]> {
-  const entries = await cacheEntries(folder);
-  for (const { path } of entries) await removeFolder(path);
-  return entries;
+/** Removes all entries but those that are being made; returns the bytes that were removed. */
+export async function clearCache(folder: string): Promise<number> {
+  const before = await cacheBytes(folder);
+  await clearLeftovers(folder);
+  await evict(folder, 0);
+  return before - await cacheBytes(folder);
 }

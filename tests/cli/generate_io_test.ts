@@ -6,9 +6,11 @@ import {
   copyFolder,
   jsonLines,
   MODEL,
+  MODEL4,
   names,
   NO_TOKENIZER,
   parseLines,
+  PLAIN_MODEL,
   rowsOf,
   succeed,
 } from "./models.ts";
@@ -253,6 +255,60 @@ Deno.test("a run whose JSON schema was edited is not resumed", () =>
     assertStringIncludes(other.stderr, "belongs to a run that differs in json-schema");
   }));
 
+Deno.test("--resume knows a result of the same command, and refuses every other file of its name", () =>
+  withScratch(async (cwd) => {
+    const rows = jsonLines({ id: 0, prompt: "a" }, { id: 1, prompt: "b" });
+    await Deno.writeTextFile(`${cwd}/in.jsonl`, rows);
+    const text = (path: string) => Deno.readTextFileSync(`${cwd}/${path}`);
+    const lines = [
+      `${FEW} in.jsonl --jsonl`,
+      `${FEW} in.jsonl --json`,
+      `${FEW} --prompt a`,
+      `score --model ${MODEL} rows.jsonl --format=csv`,
+    ];
+    const scored = jsonLines({ text: "a b" }, { text: "b c" });
+    await Deno.writeTextFile(`${cwd}/rows.jsonl`, scored);
+    const run = (line: string) => runParscale(`${line} --resume -o out`, { cwd });
+    const refused = async (line: string, problem: string) => {
+      const before = text("out");
+      const hint = "pass --overwrite to replace it, or another -o";
+      const { code, stderr } = await run(line);
+      assertEquals([code, stderr.includes(problem)], [2, true], `${line}: ${stderr}`);
+      assertStringIncludes(stderr, hint);
+      assertEquals(text("out"), before);
+    };
+    for (const line of lines) {
+      assertEquals((await run(line)).code, 0);
+      const first = text("out");
+      const again = await run(`${line} --threads 1`);
+      assertEquals([again.code, text("out")], [0, first], again.stderr);
+      assertStringIncludes(again.stderr, '"out" is complete\n');
+      const other = line.startsWith("score") ? "--echo" : "--max-tokens 3";
+      const differs = `belongs to a run that differs in ${other.slice(2).split(" ")[0]}`;
+      await refused(line.replace(" --max-tokens 4", "") + ` ${other}`, differs);
+      await refused(line.replace(MODEL, MODEL4), "belongs to a run that differs in model");
+      await refused(
+        `${line.replace(/ --(json|format).*/, "")} --format=md`,
+        "belongs to a run that differs in format",
+      );
+      await Deno.writeTextFile(`${cwd}/out`, first.slice(0, -9));
+      await refused(line, "has changed since it was written");
+      await Deno.writeTextFile(`${cwd}/out`, first);
+      for (const [name, content] of [["in.jsonl", rows], ["rows.jsonl", scored]] as const) {
+        if (!line.includes(` ${name} `)) continue;
+        for (const edited of [content.replace("b", "z"), content.split("\n")[0]!]) {
+          await Deno.writeTextFile(`${cwd}/${name}`, edited);
+          await refused(line, "answers another input");
+        }
+        await Deno.writeTextFile(`${cwd}/${name}`, content);
+      }
+      assertEquals((await runParscale(`${line} --overwrite -o out`, { cwd })).code, 0);
+      assertEquals(names(cwd), ["in.jsonl", "out", "rows.jsonl"], "the record goes");
+      await refused(line, "was not written by this command with --resume");
+      await Deno.remove(`${cwd}/out`);
+    }
+  }));
+
 Deno.test("progress counts the rows of the shard, and in its rate only those of this run", () =>
   withScratch(async (cwd) => {
     const run = async (last: unknown, flags: string) => {
@@ -288,6 +344,46 @@ Deno.test("SIGINT and SIGTERM end a long run with 130 and 143, and leave no file
       });
     }
   }
+});
+
+Deno.test({
+  name:
+    "a wait for the writer of a pipe ends at a signal; one that is written to is read as a file",
+  ignore: Deno.build.os === "windows",
+  fn: () =>
+    withScratch(async (cwd) => {
+      assert((await runShell("mkfifo pipe", { cwd })).code === 0);
+      const lines = [
+        `convert --model ${PLAIN_MODEL} --streams 2 --out p2 --prefix-text pipe`,
+        "fit pipe",
+        `${FEW} pipe`,
+        `${FEW} pipe --jsonl -o out`,
+        `score --model ${MODEL} pipe -o out2`,
+        `visualize --model ${MODEL} pipe`,
+      ];
+      await Promise.all(lines.map(async (line, i) => {
+        const [signal, code] = i % 2 ? ["SIGINT", 130] as const : ["SIGTERM", 143] as const;
+        const child = parscale(line, { cwd, stdin: "null", stdout: "null", stderr: "null" })
+          .spawn();
+        await new Promise((resolve) => setTimeout(resolve, 4000)); // it waits by now
+        child.kill(signal);
+        const late = setTimeout(() => child.kill("SIGKILL"), HANG_MS);
+        assertEquals((await child.status).code, code, line);
+        clearTimeout(late);
+      }));
+      assertEquals(names(cwd), ["pipe"]);
+      const row = JSON.stringify({ tokens: [1, 2, 3] });
+      const script = `(sleep 1; echo '${row}') > pipe & parscale ${FEW} pipe --jsonl`;
+      const { code, stdout, stderr } = await runShell(script, { cwd });
+      assertEquals([code, parseLines(stdout).length], [0, 1], stderr);
+      const listener = Deno.listen({ transport: "unix", path: `${cwd}/socket` });
+      assertFailed(
+        await runParscale(`${FEW} socket`, { cwd }),
+        3,
+        '"socket" is a socket, not a file',
+      );
+      listener.close();
+    }),
 });
 
 Deno.test("rows choose an adapter by name or path; others run on the backbone", () =>

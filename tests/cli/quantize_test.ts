@@ -154,8 +154,19 @@ Deno.test("--quantize keeps weights for the next start, which gives the same tok
     const env = { PARSCALE_CACHE: cache };
     const row = (await rowsOf("doctor", { env })).find(({ check }) => check === "weight cache");
     assertMatch(row.found, /^\d+\.\d MB of quantized weights in /);
+    // As a process leaves it that is killed while it writes an entry.
+    const { size } = Deno.statSync(`${model}/model.safetensors`);
+    const left = `${cache}/weights/.${"0".repeat(64)}.partial-99999999-00000000`;
+    const leave = () => {
+      Deno.mkdirSync(left);
+      Deno.linkSync(`${model}/model.safetensors`, `${left}/model.safetensors`);
+    };
+    leave();
+    assertEquals((await generate()).tokens, tokens);
+    assertEquals(names(`${cache}/weights`).length, 1, "the next start removes it");
+    leave();
     const cleared = await runParscale("doctor --clear-cache --jsonl", { env });
-    assertEquals(JSON.parse(cleared.stdout).format, "q4, block size 32");
+    assert(JSON.parse(cleared.stdout).removed_bytes > size, cleared.stdout);
     assertEquals(names(`${cache}/weights`), []);
 
     // Where the cache cannot be written, the command continues without.

@@ -304,6 +304,51 @@ Deno.test("every request is one line of the log: what was asked for, tokens, tim
   }
 });
 
+Deno.test("no text of a client writes a line of its own into the log", async () => {
+  const forged = "a\n200 POST /v1/completions x\r\x1b[2K\x7f\u2028\u202e";
+  const tool = { type: "function", function: { name: forged, parameters: { type: "object" } } };
+  const messages = [{ role: "user", content: "a" }];
+  const bodies: readonly (readonly [path: string, body: object])[] = [
+    ["completions", { prompt: "a", [forged]: 1 }],
+    ["completions", { prompt: "a", model: forged }],
+    ["completions", { prompt: forged, max_tokens: 0 }],
+    ["completions", { prompt: "a", stop: [forged, 1] }],
+    ["completions", { prompt: "a", max_tokens: forged }],
+    ["completions", { prompt: "a", parscale: { [forged]: forged } }],
+    ["completions", { prompt: "a", logit_bias: { [forged]: 1 } }],
+    ["completions", { prompt: "a", stream_options: { [forged]: true } }],
+    ["completions", { prompt: "a", response_format: { type: forged } }],
+    ["completions", { prompt: "a", guided_json: { [forged]: forged, type: forged } }],
+    ["completions", { prompt: "a", guided_json: { $ref: `#/${forged}` } }],
+    ["completions", { prompt: "a", guided_json: { type: "string", pattern: `(${forged}` } }],
+    ["chat/completions", { messages: [{ role: forged, content: "a" }] }],
+    ["chat/completions", { messages: [{ role: "user", content: [{ type: forged }] }] }],
+    ["chat/completions", { messages: [{ role: "user", [forged]: forged }] }],
+    ["chat/completions", { messages, tools: [tool] }],
+    ["chat/completions", { messages, tools: [tool], tool_choice: forged }],
+    ["chat/completions", { messages, chat_template_kwargs: { [forged]: forged } }],
+    [encodeURIComponent(forged), {}],
+    [`models?${encodeURIComponent(forged)}`, {}],
+  ];
+  for (const format of ["text", "json"]) {
+    await using server = await TestServer.start(`--model ${CHAT_MODEL} --log-format ${format}`);
+    const statuses: number[] = [];
+    for (const [path, body] of bodies) {
+      const response = await server.post(`/v1/${path}`, { max_tokens: 1, ...body });
+      await response.body?.cancel();
+      statuses.push(response.status);
+    }
+    const { stderr } = await server.stop();
+    const found = format === "json"
+      ? server.log.map(({ status }) => status)
+      : stderr.trimEnd().split("\n").map((line) => Number(/^(\d{3}) POST \/v1\//.exec(line)?.[1]));
+    assertEquals(found, statuses);
+    // deno-lint-ignore no-control-regex -- they are looked for
+    assertEquals(stderr.match(/[\x00-\x09\x0b-\x1f\x7f\u2028\u202e]/), null);
+    if (format === "json") assertEquals(stderr, "");
+  }
+});
+
 Deno.test("the log is text unless --log-format json, and silent with --quiet", async () => {
   const line =
     /^200 POST \/v1\/completions qwen2-p2-tied-f32 P=2, \d tokens in, 5 out, first [\d.]+ s, total [\d.]+ s\n400 POST \/v1\/completions, total [\d.]+ s: .*max_tokens.*\n$/;

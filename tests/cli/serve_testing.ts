@@ -13,7 +13,7 @@ export const CHAT_MODEL = `${FIXTURES}models/tiny-qwen2`;
 /** Result of a server process. */
 export interface Ended {
   readonly code: number;
-  /** Without the lines of the log. */
+  /** Without the records of requests, and with notes as text. */
   readonly stderr: string;
 }
 
@@ -30,10 +30,15 @@ export class TestServer implements AsyncDisposable {
     ended: Promise<Ended>,
   ) {
     this.#ended = ended.then(({ code, stderr }) => {
-      const isRecord = (line: string) => line.startsWith('{"time"');
-      const lines = stderr.split("\n");
-      this.log.push(...lines.filter(isRecord).map((line) => JSON.parse(line)));
-      return { code, stderr: lines.filter((line) => !isRecord(line)).join("\n") };
+      const others = stderr.split("\n").flatMap((line) => {
+        if (!line.startsWith('{"time"')) return [line];
+        const record = JSON.parse(line), { note, warning, hint } = record;
+        if (record.method) this.log.push(record);
+        else if (note !== undefined) return [note];
+        else return [`warning: ${warning}`, ...hint ? [`hint: ${hint}`] : []];
+        return [];
+      });
+      return { code, stderr: others.join("\n") };
     });
   }
 

@@ -70,6 +70,7 @@ Deno.test("generate and score: interrupted, --resume gives the unbroken result b
       assertStringIncludes(resumed.stderr, `resuming "out": ${kept} rows done\n`);
       assert(await Deno.readTextFile(`${cwd}/out`) === whole, line);
       await Deno.remove(`${cwd}/out`);
+      await Deno.remove(`${cwd}/.out.resume`);
       assertEquals(names(cwd), ["in.jsonl", "rows.jsonl"]);
     }
   }));

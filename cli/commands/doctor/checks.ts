@@ -3,7 +3,7 @@
  */
 import { compareWithReference } from "../../../core/bringup/reference.ts";
 import { memoryInfo, usableCores } from "../../../core/base/platform/mod.ts";
-import { cacheEntries, weightCacheFolder } from "../../../core/checkpoint/quantized_cache.ts";
+import { cacheBytes, weightCacheFolder } from "../../../core/checkpoint/quantized_cache.ts";
 import { detectLaunch } from "../../../core/collective/launch.ts";
 import { mpiVersion, openMpiLibrary } from "../../../core/collective/mpi.ts";
 import { openNccl } from "../../../core/collective/nccl_library.ts";
@@ -56,9 +56,7 @@ export const CHECKS: readonly Check[] = [
     name: "weight cache",
     async run() {
       const folder = weightCacheFolder();
-      const entries = await cacheEntries(folder);
-      const size = bytesText(entries.reduce((sum, { bytes }) => sum + bytes, 0));
-      return `${size} of quantized weights in ${folder}`;
+      return `${bytesText(await cacheBytes(folder))} of quantized weights in ${folder}`;
     },
   },
   {

@@ -111,15 +111,10 @@ async function bringUpDevice(device: string, io: Io, invocation: Invocation): Pr
   return failed ? 4 : 0;
 }
 
-/** Removes the cache of quantized weights; a row per entry. */
+/** Removes the cache of quantized weights. */
 async function clearWeights(io: Io, invocation: Invocation): Promise<void> {
-  let total = 0;
-  const rows = async function* () {
-    for (const { model, format, bytes } of await clearCache(weightCacheFolder())) {
-      total += bytes;
-      yield { removed: model, format, bytes };
-    }
-  };
-  const remark = () => `${bytesText(total)} removed`;
-  await reportRows(io, invocation, { schema: "parscale.weight_cache/1" }, rows(), remark);
+  const folder = weightCacheFolder(), bytes = await clearCache(folder);
+  const rows = [{ folder, removed_bytes: bytes }];
+  await reportRows(io, invocation, { schema: "parscale.weight_cache/1" }, rows);
+  io.note(`${bytesText(bytes)} removed from ${folder}`);
 }

@@ -12,7 +12,7 @@ import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { type PromptSource, promptSource } from "../../input/prompts.ts";
 import { parseShard, requireFileForShard, type Shard } from "../../input/shard.ts";
 import type { Invocation } from "../../output/document.ts";
-import { checkJournal } from "../../output/journal.ts";
+import { checkJournal, type Resumed } from "../../output/journal.ts";
 import type { command } from "./flags.ts";
 
 /** Decoding of every prompt. */
@@ -46,7 +46,7 @@ export interface GeneratePlan {
   /** True if rows tell how long they took. */
   readonly timings: boolean;
   /** True if rows of an interrupted run are kept. */
-  readonly resume: boolean;
+  readonly resume: Resumed | undefined;
 }
 
 /** Checks what can be checked without the model. */

@@ -18,9 +18,10 @@ import { isOfShard } from "../../input/shard.ts";
 import { visible, visibleLines } from "../../output/clean.ts";
 import { configKeys, type Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
+import { beginsRows } from "../../output/journal.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress, ReadingProgress } from "../../output/progress.ts";
-import { RowWriter, Turns } from "../../output/row_writer.ts";
+import { recordFor, type RowOptions, RowWriter, Turns } from "../../output/row_writer.ts";
 import { openSink } from "../../output/sink.ts";
 import { AnswerWork } from "../../output/time_left.ts";
 import { generateColumns } from "./columns.ts";
@@ -52,7 +53,7 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
   const models = await openSessions(plan, io);
   using session = models.session;
   // Beside the tokenizer; of several adapters the rows say which engine is needed.
-  if (!plan.resume && models.adapters.size <= 1) session.engine.preload();
+  if (beginsRows(plan.resume) && models.adapters.size <= 1) session.engine.preload();
   const tokenizer = await openFor(plan.decoding, session, io);
   const speed = new Speed(io, invocation.startedMs, plan);
   const prompts = readPrompts(plan.prompts, io, session);
@@ -62,7 +63,7 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
   const isShown = io.isTerminal("stdout") && invocation.out === undefined;
   const isText = format === "table" && whole !== undefined &&
     (isOne || isShown && whole.length > 0) &&
-    plan.shard === undefined && !plan.resume && tokenizer !== undefined;
+    plan.shard === undefined && beginsRows(plan.resume) && tokenizer !== undefined;
   if (isText && io.isTerminal("stdout") && isRaw(plan) && tokenizer.chatTemplate !== undefined) {
     io.note("the prompt is continued as it stands; --chat applies the model's chat template");
   }
@@ -82,11 +83,17 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
     if ("prompt" in echo && typeof echo.prompt === "string") return echo.prompt;
     return tokenizer.decode(tokens);
   };
+  const { device } = session;
+  const sessions = new Set([session, ...models.adapters.values()]);
+  const model = () => Array.from(sessions, (one) => modelFingerprint(one.checkpoint)).join();
+  const { decoding: { jsonSchema }, resume } = plan;
+  const identity = () => ({ model: model(), device, "json-schema": jsonSchema });
+  const rows = { resume, identity };
   const code = isText
     ? isOne
-      ? await streamText(answer(each(whole)), echo(whole[0]!), io, invocation)
+      ? await streamText(answer(each(whole)), whole[0]!, echo(whole[0]!), io, invocation, rows)
       : await showTexts(answer(each(whole)), echo, io, whole.length === 1)
-    : await writeRows(plan, models, whole ?? prompts, answer, io, invocation);
+    : await writeRows(plan, device, whole ?? prompts, answer, io, invocation, rows);
   speed.report();
   return code;
 }
@@ -170,11 +177,16 @@ async function* sequences(
 /** Writes one prompt's continuation while it is produced, after `echo`. */
 async function streamText(
   events: AsyncIterable<SequenceEvent>,
+  { at: _, ...prompt }: Prompt,
   echo: string,
   io: Io,
-  { out, overwrite }: Invocation,
+  invocation: Invocation,
+  options: RowOptions,
 ): Promise<number> {
-  using sink = openSink(io, out, overwrite);
+  const finished = recordFor(invocation, options);
+  finished?.add(prompt);
+  const { out, overwrite } = invocation;
+  using sink = openSink(io, out, overwrite, (path) => finished?.keep(path));
   const turns = new Turns();
   const wrapper = new WordWrapper(io.width());
   let last = "";
@@ -235,8 +247,8 @@ async function showTexts(
 
 /** Answers the prompts of this part that are not done; the number is the exit code. */
 async function writeRows(
-  { decoding: { numReturn, jsonSchema }, shard, resume }: GeneratePlan,
-  { session, adapters }: NamedSessions,
+  { decoding: { numReturn }, shard }: GeneratePlan,
+  device: string,
   prompts: readonly Prompt[] | AsyncIterable<Prompt>,
   answer: (
     prompts: AsyncIterable<Prompt>,
@@ -244,16 +256,13 @@ async function writeRows(
   ) => AsyncIterable<SequenceEvent>,
   io: Io,
   invocation: Invocation,
+  options: RowOptions,
 ): Promise<number> {
-  const { device } = session;
-  const sessions = new Set([session, ...adapters.values()]);
-  const model = () => Array.from(sessions, (one) => modelFingerprint(one.checkpoint)).join();
   using rows = new RowWriter(io, invocation, {
     schema: "parscale.generate/1",
     device,
     columns: generateColumns(configKeys(invocation.config)),
-    resume,
-    identity: () => ({ model: model(), device, "json-schema": jsonSchema }),
+    ...options,
   });
   const total = "length" in prompts
     ? prompts.filter(({ at }) => isOfShard(shard, at)).length

@@ -19,7 +19,7 @@ import { describeModel, type ModelPlan, modelPlan, openModel } from "../../input
 import { isOfShard, parseShard, requireFileForShard, type Shard } from "../../input/shard.ts";
 import { configKeys, type Invocation } from "../../output/document.ts";
 import { inputName, type Io } from "../../output/io.ts";
-import { checkJournal } from "../../output/journal.ts";
+import { beginsRows, checkJournal, type Resumed } from "../../output/journal.ts";
 import { Progress } from "../../output/progress.ts";
 import { FileWork } from "../../output/time_left.ts";
 import { RowWriter } from "../../output/row_writer.ts";
@@ -40,12 +40,12 @@ import type { command } from "./flags.ts";
 type ScoreValues = ValuesOf<typeof command>;
 
 /** Rows to score. */
-interface ScorePlan
-  extends Pick<ScoreValues, "batch" | "streamWeights" | "resume" | "onError" | "echo"> {
+interface ScorePlan extends Pick<ScoreValues, "batch" | "streamWeights" | "onError" | "echo"> {
   readonly model: ModelPlan;
   /** File of the rows; `-` is stdin. */
   readonly from: string;
   readonly shard: Shard | undefined;
+  readonly resume: Resumed | undefined;
 }
 
 /** The rows that flags name. */
@@ -80,7 +80,7 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   using model = await openModel(plan.model, io);
   checkWeights(model, plan);
   const { device, checkpoint } = model;
-  if (!resume) model.engine.preload({ head: "score" }); // beside the tokenizer
+  if (beginsRows(resume)) model.engine.preload({ head: "score" }); // beside the tokenizer
   using results = new RowWriter(io, invocation, {
     schema: "parscale.score/1",
     device,

@@ -1,5 +1,6 @@
 /** Lines of the log of `serve`, one a request. */
 import type { RequestRecord } from "../../../core/serve/record.ts";
+import { visible } from "../../output/clean.ts";
 
 /** Paths that are asked for again and again by probes, whose success is not logged. */
 const PROBES = ["/health", "/metrics"];
@@ -9,8 +10,12 @@ export function isProbe({ path, status }: RequestRecord): boolean {
   return PROBES.includes(path) && status === 200;
 }
 
-/** `200 POST /v1/completions qwen-p4 P=4, 12 tokens in, 34 out, first 0.05 s, total 0.42 s`. */
+/** Line without control characters of the client: `200 POST /v1/completions qwen-p4 P=4, 12 tokens in, 34 out, first 0.05 s, total 0.42 s`. */
 export function recordLine(record: RequestRecord): string {
+  return visible(plainLine(record));
+}
+
+function plainLine(record: RequestRecord): string {
   const { status, method, path, model, streams, promptTokens, newTokens } = record;
   const head = `${status} ${method} ${path}`;
   const total = `total ${seconds(record.totalMs)} s`;
@@ -21,10 +26,9 @@ export function recordLine(record: RequestRecord): string {
     `first ${first} s, ${total}`;
 }
 
-/** The same for programs, with the time it ended. */
-export function recordJson(record: RequestRecord): string {
-  return JSON.stringify({
-    time: new Date().toISOString(),
+/** Fields of the same for programs. */
+export function recordFields(record: RequestRecord): object {
+  return {
     method: record.method,
     path: record.path,
     model: record.model ?? null,
@@ -35,7 +39,7 @@ export function recordJson(record: RequestRecord): string {
     total_s: rounded(record.totalMs),
     status: record.status,
     ...(record.error === undefined ? {} : { error: record.error }),
-  });
+  };
 }
 
 function seconds(ms: number): string {

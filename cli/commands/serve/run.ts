@@ -18,7 +18,7 @@ import type { PlanText } from "../../framework/command.ts";
 import { openServed } from "../../input/named_models.ts";
 import { describeModels, type ModelPlan } from "../../input/open_model.ts";
 import { type HttpServer, listen } from "./listen.ts";
-import { isProbe, recordJson, recordLine } from "./log.ts";
+import { isProbe, recordFields, recordLine } from "./log.ts";
 import { apiKeyOf, type ServePlan } from "./plan.ts";
 
 export { plan } from "./plan.ts";
@@ -30,9 +30,10 @@ export async function describe(plan: ServePlan, io: Io): Promise<PlanText> {
 }
 
 /** Runs the command; the number is its exit code. */
-export async function run(plan: ServePlan, io: Io, { format }: Invocation): Promise<number> {
+export async function run(plan: ServePlan, given: Io, { format }: Invocation): Promise<number> {
   const { address, access, ui, logFormat, limits, drainTimeout } = plan;
-  const json = format === "json";
+  const json = format === "json", jsonNotes = logFormat === "json";
+  const io = given.with({ ...given.settings, jsonNotes });
   using service = new Service(limits);
   let device = "";
   const handler = createHandler(service, {
@@ -40,11 +41,11 @@ export async function run(plan: ServePlan, io: Io, { format }: Invocation): Prom
     device: () => device,
     page: ui ? pageResponse : undefined,
     onAnswered(record) {
-      const line = logFormat === "json" ? recordJson(record) : recordLine(record);
-      if (isProbe(record)) io.detail(line);
-      else io.note(line);
+      if (isProbe(record) && io.settings.verbose === 0) return;
+      if (jsonNotes) io.record(recordFields(record));
+      else io.note(recordLine(record));
     },
-    onError: (error) => io.writeError(errorText(io, error, json)),
+    onError: (error) => io.writeError(errorText(io, error, json || jsonNotes)),
   });
   const server = await listen(address, handler);
   try {

@@ -6,9 +6,9 @@
  * what was read. Which rows a pool has decides every prompt, so sizes are compared with the
  * official ones by the caller.
  */
-import { parse as parseCsv } from "@std/csv/parse";
 import { createHash } from "node:crypto";
 import { join } from "node:path";
+import { csvRows } from "../../base/csv.ts";
 import {
   isObject,
   jsonValue,
@@ -194,7 +194,8 @@ function parseRows(text: string, path: string, ending: string, task: Task): Row[
   }
   if (ending === "csv") {
     const file = /([^/\\]+)\.csv/i.exec(path)?.[1] ?? path;
-    return parseTable(text, path).map((cells, i) => toRow({ cells, file }, path, i + 1));
+    const rows = csvRows(text, `"${path}"`);
+    return Array.from(rows, (cells, i) => toRow({ cells, file }, path, i + 1));
   }
   const lines = text.split("\n");
   const first = lines.find((line) => line.trim() !== "") ?? "";
@@ -206,14 +207,6 @@ function parseRows(text: string, path: string, ending: string, task: Task): Row[
   return lines.flatMap((line, i) =>
     line.trim() === "" ? [] : [toRow(parseJson(line, rowOf(path, i + 1), CUT), path, i + 1)]
   );
-}
-
-function parseTable(text: string, path: string): string[][] {
-  try {
-    return parseCsv(text) as string[][];
-  } catch (cause) {
-    throw new DataError(`"${path}" is not valid CSV: ${(cause as Error).message}`);
-  }
 }
 
 function toRow(value: unknown, path: string, row: number): Row {

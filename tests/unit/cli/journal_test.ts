@@ -1,11 +1,6 @@
 /** Rows of an interrupted run, as a later run finds them. */
 import { assertEquals, assertThrows } from "@std/assert";
-import {
-  checkJournal,
-  isComplete,
-  Journal,
-  type JournalOptions,
-} from "../../../cli/output/journal.ts";
+import { checkJournal, Journal, type JournalOptions } from "../../../cli/output/journal.ts";
 import { DataError, EnvironmentError, UsageError } from "../../../core/base/errors.ts";
 import { withScratch } from "../../scratch.ts";
 
@@ -77,18 +72,17 @@ Deno.test("--resume begins where no row is kept yet, and ends where the result i
       const left of [undefined, "", '{"schema":', '{"schema":"parscale.partial/1","seed":1}\n']
     ) {
       if (left !== undefined) await Deno.writeTextFile(path, left);
-      for (const options of [resumed, other]) {
-        assertEquals(checkJournal(options), false);
+      for (const [options, state] of [[resumed, "nothing"], [other, undefined]] as const) {
+        assertEquals(checkJournal(options), state);
         using journal = new Journal(options);
         assertEquals(journal.size, 0);
         if (left !== undefined) Deno.writeTextFileSync(path, left);
       }
     }
-    assertEquals(isComplete(resumed), false);
     await Deno.writeTextFile(out, "");
-    assertEquals(isComplete(resumed), true);
-    assertEquals(isComplete({ ...resumed, overwrite: true }), false);
+    assertEquals(checkJournal(resumed), "result");
+    assertEquals(checkJournal({ ...resumed, overwrite: true }), "nothing");
     await Deno.writeTextFile(path, "{}\n{}\n");
-    assertEquals([isComplete(resumed), checkJournal(resumed)], [false, true]);
+    assertEquals(checkJournal(resumed), "rows");
     assertThrows(() => checkJournal(other), UsageError, "holds rows of an interrupted run");
   }));

@@ -7,7 +7,7 @@ import { captureIo, INVOCATION } from "./capture_io.ts";
 async function written(last: object): Promise<unknown[]> {
   const { io, stdout } = captureIo();
   const identity = () => ({ model: "", device: "" });
-  using rows = new RowWriter(io, INVOCATION, { schema: "s/1", resume: false, identity });
+  using rows = new RowWriter(io, INVOCATION, { schema: "s/1", resume: undefined, identity });
   rows.add(2, "c", [{ id: 2 }]);
   rows.add(0, "a", [{ id: 0 }]);
   rows.add(1, "b", [{ id: 1, ...last }]);

@@ -1,6 +1,7 @@
 /** A small file that unpacks to gigabytes is refused while it is read, whatever the format. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { Buffer } from "node:buffer";
 import { gzipSync, zstdCompressSync } from "node:zlib";
 import { DataError } from "../../../core/base/errors.ts";
 import { readDocuments } from "../../../core/data/read.ts";
@@ -76,6 +77,30 @@ Deno.test("compressed bombs are refused while they are read, below 500 MB of mem
       }
     }
   }));
+
+Deno.test(
+  "many small gzip members or Zstandard frames are one text, read in bounded memory and time",
+  {
+    ignore: Deno.build.os !== "linux",
+  },
+  () =>
+    withScratch(async (folder) => {
+      const row = new TextEncoder().encode('{"text":"fine"}\n');
+      const files = { gz: [gzipSync(row), 100_000], zst: [zstdCompressSync(row), 10_000] } as const;
+      for (const [ending, [member, count]] of Object.entries(files)) {
+        const path = `${folder}/rows.jsonl.${ending}`;
+        Deno.writeFileSync(path, Buffer.concat(Array(count).fill(member)));
+        for (const viaStdin of [false, true]) {
+          const start = performance.now();
+          const { text, peak } = await readIn(path, viaStdin);
+          assertEquals(text.length, "text ".length * count);
+          assert(peak < 400, `${path}: ${peak} MB`);
+          const seconds = (performance.now() - start) / 1000;
+          assert(seconds < 30, `${path}: ${seconds} s`);
+        }
+      }
+    }),
+);
 
 Deno.test("rows on stdin: a line is limited while it is read, the next ones are not harmed", async () => {
   const stdin = new Uint8Array(LIMIT + 10).fill(97);
