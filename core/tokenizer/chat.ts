@@ -211,7 +211,7 @@ function requireMessages(messages: unknown): void {
     const content = isObject(message) ? message.content ?? "" : undefined;
     if (typeof role === "string" && textParts(content)) return;
     throw new DataError(
-      `message ${index + 1} must have a role, and content that is text: ${show(message)}`,
+      `message ${index + 1} must have role and content as text: ${show(message)}`,
       { hints: ['a message is {"role": "user", "content": "Hello"}'] },
     );
   });

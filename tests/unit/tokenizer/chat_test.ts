@@ -188,7 +188,7 @@ Deno.test("contents have the form that the template reads", async () => {
   const { message } = await userError(async () =>
     renderChat(await open({ "tokenizer_config.json": { chat_template: text } }), image)
   );
-  assertStringIncludes(message, "message 1 must have a role, and content that is text");
+  assertStringIncludes(message, "message 1 must have role and content as text");
 });
 
 Deno.test("null or empty tool calls of an answer are dropped", async () => {
