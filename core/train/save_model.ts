@@ -6,7 +6,7 @@
  */
 import { basename } from "node:path";
 import { readRegularFile } from "../base/files.ts";
-import { BACKBONE_KEY } from "../checkpoint/config.ts";
+import { baseFields } from "../checkpoint/adapter_base.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "../checkpoint/open.ts";
 import { codeFiles } from "../convert/plan.ts";
 import {
@@ -62,7 +62,8 @@ export async function saveModel(
   if (options.introducedOnly) {
     await writeSafetensors(`${folder}/${ADAPTER_FILE}`, tensors);
     const hash = await source.backboneSha256();
-    const owner = hash === undefined ? {} : { [BACKBONE_KEY]: hash };
+    // A checkpoint lies in the folder of its run.
+    const owner = files && hash !== undefined && await baseFields(files, hash, folder, 3);
     await writeJson(`${folder}/${CONFIG_FILE}`, { ...source.configJson, ...owner });
     return;
   }
