@@ -1,7 +1,7 @@
 /** Opens models for commands: flags become options, and what core reports goes to stderr. */
 import { basename, resolve } from "node:path";
 import type { Checkpoint } from "../../core/checkpoint/open.ts";
-import type { ModelPaths } from "../../core/checkpoint/run.ts";
+import { type ModelPaths, resolveRuns } from "../../core/checkpoint/run.ts";
 import { isOnHub } from "../../core/hub/model.ts";
 import * as find from "../../core/session/find.ts";
 import type { OpenOptions } from "../../core/session/open.ts";
@@ -72,14 +72,20 @@ export async function describeModels<T extends { readonly session: Session }>(
   open: (plan: ModelPlan) => Promise<T>,
   check?: (opened: T) => unknown,
 ): Promise<PlanText> {
-  const { model } = plan;
-  if (await isOnHub(model)) return { lines: [`model: ${model} on the hub`] };
+  const { model } = plan, name = await nameOnHub(model);
+  if (name) return { lines: [`model: ${name} on the hub`] };
   const opened = await open({ ...plan, weightCache: false });
   using session = opened.session;
   await check?.(opened);
   const { device, config: { family, streams } } = session;
   const lines = [`model: ${model}, ${family}, ${counted(streams, "stream")}, on ${device}`];
   return { lines, results: { device, streams } };
+}
+
+/** Name on the hub of a model, or of an adapter's backbone; undefined for one that is here. */
+export async function nameOnHub(given: string): Promise<string | undefined> {
+  const { model } = await resolveRuns(given, undefined);
+  return await isOnHub(model) ? model : undefined;
 }
 
 /** Opens the checkpoint of a model; with a `purpose`, weights must have full precision. */

@@ -6,16 +6,20 @@
  * large backbone is hashed by a worker that reads the files itself, beside whatever else is done.
  */
 import { createHash } from "node:crypto";
+import { dirname } from "node:path";
 import { abortable } from "../base/abortable.ts";
+import { cacheFolder } from "../base/cache_folder.ts";
 import { DataError } from "../base/errors.ts";
+import { replaceFile } from "../base/platform/rename.ts";
 import { Thread } from "../base/thread.ts";
 import { plainConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
 import type { Checkpoint } from "./open.ts";
+import { filesKey } from "./files_key.ts";
 import { requireFinite } from "./read.ts";
 import { type OutputTensor, streamTensors } from "./write.ts";
 
-/** Below this many bytes a worker takes longer to start than the hash to compute. */
+/** Below this many bytes a worker takes longer to start than the hash to compute, which then is not kept. */
 const WORKER_BYTES = 64 << 20;
 
 /** The backbone's tensors in the order of the hash, to be read from where they are stored. */
@@ -66,11 +70,12 @@ export interface RunningHash extends AsyncDisposable {
 
 /** Begins to hash the backbone beside other work. */
 export function startBackboneHash(checkpoint: Checkpoint, signal?: AbortSignal): RunningHash {
-  const tensors = backboneTensors(checkpoint);
-  const bytes = tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0);
+  const tensors = backboneTensors(checkpoint), bytes = bytesOf(tensors);
   const given = new AbortController();
   const either = signal === undefined ? given.signal : AbortSignal.any([signal, given.signal]);
-  const digest = bytes < WORKER_BYTES ? hashTensors(tensors, either) : hashBeside(tensors, either);
+  const digest = bytes < WORKER_BYTES
+    ? hashTensors(tensors, either)
+    : keepHash(checkpoint, hashBeside(tensors, either));
   const failed = new AbortController();
   const settled = digest.then(() => {}, (error) => failed.abort(error));
   return {
@@ -93,14 +98,60 @@ async function hashBeside(tensors: readonly OutputTensor[], signal: AbortSignal)
   }
 }
 
+function bytesOf(tensors: readonly OutputTensor[]): number {
+  return tensors.reduce((sum, { byteLength }) => sum + byteLength, 0);
+}
+
+/** File of the cache folder that keeps a hash for as long as the files of the weights are the same. */
+async function keptFile({ config, tensors }: Checkpoint): Promise<string> {
+  const stored = parameterSpecs(plainConfig(config)).map(({ name }) => tensors.get(name)!);
+  return `${cacheFolder((name) => Deno.env.get(name))}/backbones/${await filesKey(stored)}`;
+}
+
+/** Keeps a hash for the next start; in a cache that cannot be written it is computed again. */
+async function keepHash(checkpoint: Checkpoint, computing: Promise<string>): Promise<string> {
+  const file = keptFile(checkpoint).catch(() => undefined); // of the files as they are now
+  const [digest, path] = await Promise.all([computing, file]);
+  try {
+    await Deno.mkdir(dirname(path!), { recursive: true });
+    await replaceFile(path!, digest);
+  } catch {
+    // The result does not depend on it.
+  }
+  return digest;
+}
+
+/** The same as `backboneHash`, from an earlier start if it can be; else `onHash` is called with the bytes. */
+export async function keptBackboneHash(
+  checkpoint: Checkpoint,
+  onHash?: (bytes: number) => void,
+  signal?: AbortSignal,
+): Promise<string> {
+  const bytes = checkpoint.quantization ? 0 : bytesOf(backboneTensors(checkpoint));
+  if (bytes >= WORKER_BYTES) {
+    const kept = await keptFile(checkpoint).then(Deno.readTextFile).catch(() => "");
+    if (/^[0-9a-f]{64}$/.test(kept)) return kept;
+    onHash?.(bytes);
+  }
+  return await backboneHash(checkpoint, signal);
+}
+
+/** Hint for an adapter whose own backbone cannot be used. */
+export function backboneHint(adapter: string): string {
+  return `pass the backbone it was made from: --model BACKBONE --adapter ${adapter}`;
+}
+
 /** Throws unless an adapter's record of its backbone agrees with the one it is used with. */
-export async function checkAdapterBackbone(checkpoint: Checkpoint): Promise<void> {
+export async function checkAdapterBackbone(
+  checkpoint: Checkpoint,
+  hash: (checkpoint: Checkpoint) => Promise<string> = backboneHash,
+): Promise<void> {
   const { adapter, directory } = checkpoint;
   if (adapter?.backboneSha256 === undefined) return;
-  const found = await backboneHash(checkpoint);
+  const found = await hash(checkpoint);
   if (found === adapter.backboneSha256) return;
   throw new DataError(
     `adapter "${adapter.directory}" was not made from "${directory}": backbone_sha256 is ${found}, expected ${adapter.backboneSha256}`,
-    { hints: ["pass the `--model` that the adapter was made from"] },
+    { hints: [backboneHint(adapter.directory)] },
   );
 }

@@ -58,6 +58,9 @@ const SIZES: Readonly<Record<Family, typeof QWEN_SIZES & { kvHeads?: number }>> 
 /** In an adapter's config: the hash of the backbone it was made for. */
 export const BACKBONE_KEY = "parscale_backbone_sha256";
 
+/** In an adapter's config: path or name on the hub of its backbone. */
+export const BASE_KEY = "base_model_name_or_path";
+
 /** Keys that a conversion sets anew or leaves out. */
 const CONVERSION_KEYS = [
   "auto_map",
@@ -68,6 +71,7 @@ const CONVERSION_KEYS = [
   "parscale_lora_rank",
   "parscale_aggregation",
   BACKBONE_KEY,
+  BASE_KEY,
   QUANTIZATION_KEY,
 ];
 

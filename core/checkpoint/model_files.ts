@@ -34,6 +34,18 @@ export function withJson(files: Omit<ModelFiles, "json">): ModelFiles {
   return { ...files, json };
 }
 
+/**
+ * `OWNER/NAME@COMMIT`, with `:FILE.gguf` for a file, of what lies in the hub's cache; undefined for other
+ * paths.
+ */
+export function hubName(path: string): string | undefined {
+  const [, owner, name, commit, file] =
+    /models--([^/]+?)--([^/]+)\/snapshots\/([^/]+)(?:\/(.+\.gguf))?/i
+      .exec(path.replaceAll("\\", "/")) ?? [];
+  if (owner === undefined) return undefined;
+  return `${owner}/${name}@${commit}${file === undefined ? "" : `:${file}`}`;
+}
+
 /** Returns whether a model has a tokenizer. */
 export async function hasTokenizer(model: string | ModelFiles): Promise<boolean> {
   const { has } = typeof model === "string" ? await openModelFiles(model) : model;

@@ -7,7 +7,6 @@
  * which would take longer than reading the entry. Everything else is read from the checkpoint itself. An
  * entry appears complete or not at all, and one that cannot be opened is made again.
  */
-import { createHash } from "node:crypto";
 import { basename } from "node:path";
 import { cacheFolder } from "../base/cache_folder.ts";
 import { DataError, EnvironmentError } from "../base/errors.ts";
@@ -15,6 +14,7 @@ import { ioError, readJsonObject, statIfExists } from "../base/files.ts";
 import type { QuantizedFormat } from "../quant/codes.ts";
 import { EMBEDDING, parameterSpecs } from "../model/parameters.ts";
 import { clearLeftovers, removeFolder } from "../folder/leftovers.ts";
+import { filesKey } from "./files_key.ts";
 import { type Checkpoint, codedIn, CONFIG_FILE, openCheckpoint, WEIGHTS_FILE } from "./open.ts";
 import {
   findMatrices,
@@ -80,7 +80,7 @@ export async function openFromCache(
   const storedBytes = stored.map(({ encoding, byteLength }) => encoding?.byteLength ?? byteLength)
     .reduce((sum, bytes) => sum + bytes, 0);
   if (storedBytes < (cache.leastBytes ?? LEAST_BYTES)) return undefined;
-  const path = `${cache.folder}/${await keyOf(base, matrices)}`;
+  const path = `${cache.folder}/${await filesKey([...base.tensors.values()], VERSION, matrices)}`;
   await clearLeftovers(cache.folder);
   let quantization = await openEntry(path, matrices);
   if (!quantization) {
@@ -138,17 +138,6 @@ async function makeEntry(
 function mostOf(matrices: readonly MatrixSpec[]): MatrixSpec {
   const byFormat = Map.groupBy(matrices, ({ format }) => `${format.kind} ${format.block}`);
   return [...byFormat.values()].reduce((a, b) => b.length > a.length ? b : a)[0]!;
-}
-
-/** Name of the entry for a checkpoint without an adapter. */
-async function keyOf({ tensors }: Checkpoint, matrices: readonly MatrixSpec[]): Promise<string> {
-  const paths = [...new Set([...tensors.values()].map(({ path }) => path))].sort();
-  const files = await Promise.all(paths.map(async (path) => {
-    const { size, mtime, ino } = await Deno.stat(path);
-    return [path, size, mtime?.getTime(), ino];
-  }));
-  const parts = [VERSION, matrices, files, [...tensors.values()]];
-  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
 }
 
 /** The matrices of an entry; undefined where there is none or it is damaged. */

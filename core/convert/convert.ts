@@ -10,7 +10,7 @@ import { NumericalError } from "../base/errors.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
 import { backboneHash, startBackboneHash } from "../checkpoint/backbone.ts";
-import { BACKBONE_KEY } from "../checkpoint/config.ts";
+import { baseFields } from "../checkpoint/adapter_base.ts";
 import { writeFolder } from "../folder/folder.ts";
 import { ADAPTER_FILE, CONFIG_FILE, openCheckpoint } from "../checkpoint/open.ts";
 import { CARD_FILE, modelCard } from "./model_card.ts";
@@ -67,7 +67,7 @@ export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<
       files.push(...await writeWeights(folder, tensors, { ...stream, maxShardBytes }));
     }
     const sourceSha256 = await hash.digest;
-    const owner = options.introducedOnly ? { [BACKBONE_KEY]: sourceSha256 } : {};
+    const owner = options.introducedOnly && await baseFields(source.files, sourceSha256, folder);
     await writeJson(`${folder}/${CONFIG_FILE}`, { ...plan.configJson, ...owner });
     const backbone = plan.folds ? undefined : sourceSha256;
     await writeText(`${folder}/${CARD_FILE}`, await cardOf(plan, backbone));

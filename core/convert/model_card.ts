@@ -8,6 +8,7 @@ import type { QuantizedFormat } from "../quant/codes.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
 import { countParameters } from "../model/parameters.ts";
 import type { ModelFiles } from "../base/companions.ts";
+import { hubName } from "../checkpoint/model_files.ts";
 
 export const CARD_FILE = "README.md";
 
@@ -43,21 +44,15 @@ export async function modelCard(card: ModelCard): Promise<string> {
     ...section("Training", card.training),
     ...section("Evaluation", card.evaluation),
     "## How to run it",
-    runHere(card, base),
+    runHere(card),
     ...inTransformers(card),
     ...inOnnxRuntime(card),
   ].join("\n\n") + "\n";
 }
 
-/**
- * `OWNER/NAME` for a folder of the hub's cache, with `:FILE.gguf` for a file, else its own name: a path says
- * who made it.
- */
+/** The name on the hub without the commit, or that of the folder or file: a path says who made it. */
 function nameOf(path: string): string {
-  const [, owner, name, file] = /models--([^/]+?)--([^/]+)\/snapshots\/[^/]+(?:\/(.+\.gguf))?/i
-    .exec(path.replaceAll("\\", "/")) ?? [];
-  if (owner === undefined) return basename(path);
-  return `${owner}/${name}${file === undefined ? "" : `:${file}`}`;
+  return hubName(path)?.replace(/@[^:]+/, "") ?? basename(path);
 }
 
 /** Lines of the front matter of a model's own card that name its licence. */
@@ -108,12 +103,11 @@ function section(title: string, lines: readonly string[] = []): string[] {
   return lines.length === 0 ? [] : [`## ${title}`, lines.map((line) => `- ${line}`).join("\n")];
 }
 
-function runHere({ isAdapter, folder }: ModelCard, base: string | undefined): string {
-  const model = `--model ${word(isAdapter && base !== undefined ? base : basename(folder))}`;
-  const laid = (name = "") => isAdapter ? ` --adapter ${name}${word(basename(folder))}` : "";
+function runHere({ folder }: ModelCard): string {
+  const model = word(basename(folder));
   return code("sh", [
-    `parscale generate ${model}${laid()} --prompt "The capital of France is"`,
-    `parscale serve ${model}${laid("p=")}`,
+    `parscale generate --model ${model} --prompt "The capital of France is"`,
+    `parscale serve --model ${model}`,
   ]);
 }
 

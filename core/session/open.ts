@@ -77,8 +77,8 @@ const RULES: Readonly<Record<string, Rule>> = {
 
 /**
  * Opens a folder that holds a Qwen2, Qwen2.5, Qwen3, Qwen3.5, Llama or ParScale checkpoint, a `.gguf` file of
- * such a model, or a `train` run; a name such as `Qwen/Qwen2.5-0.5B`, or with `:Q8_0` after it that of a GGUF
- * file, is downloaded from the hub unless there is a folder of that name.
+ * such a model, an adapter that names its backbone, or a `train` run; a name such as `Qwen/Qwen2.5-0.5B`, or
+ * with `:Q8_0` after it that of a GGUF file, is downloaded from the hub unless there is a folder of that name.
  * @throws {DataError} when it is not such a checkpoint
  * @throws {EnvironmentError} when the device cannot be used or the hub cannot be reached
  * @throws {UsageError} for options that do not go together

@@ -4,7 +4,7 @@
  *
  * Tensors are rounded once to the stored type; training continues in f32 (see `training_state.ts`).
  */
-import { BACKBONE_KEY } from "../checkpoint/config.ts";
+import { baseFields } from "../checkpoint/adapter_base.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "../checkpoint/open.ts";
 import { writeModelingCode } from "../convert/modeling_code.ts";
 import {
@@ -59,8 +59,9 @@ export async function saveModel(
   if (options.introducedOnly) {
     await writeSafetensors(`${folder}/${ADAPTER_FILE}`, tensors);
     const hash = await source.backboneSha256();
-    const owner = hash === undefined ? {} : { [BACKBONE_KEY]: hash };
     const { auto_map: _, ...json } = source.configJson; // transformers opens whole folders
+    // A checkpoint lies in the folder of its run.
+    const owner = files && hash !== undefined && await baseFields(files, hash, folder, 3);
     await writeJson(`${folder}/${CONFIG_FILE}`, { ...json, ...owner });
     return;
   }

@@ -49,10 +49,10 @@ type Run = (line: Line, env?: Record<string, string>) => Promise<RunResult>;
 /** Calls `body` with a hub, a scratch folder, and a way to run the program with both. */
 const withHub = (
   body: (hub: StandInHub, cwd: string, run: Run) => Promise<void>,
-  repository = REPOSITORY,
+  ...repositories: readonly StandInRepository[]
 ) =>
   withScratch(async (cwd) => {
-    await using hub = startHub([repository]);
+    await using hub = startHub(repositories.length > 0 ? repositories : [REPOSITORY]);
     const usual = { HF_ENDPOINT: hub.url, HF_HOME: `${cwd}/home` };
     await body(hub, cwd, (line, env) => runParscale(line, { cwd, env: { ...usual, ...env } }));
   });
@@ -105,6 +105,48 @@ Deno.test("a download fills the standard cache, which then serves without the hu
     inspected(await run(`inspect --model ${NAME}@${SHA} --json`));
     assertEquals(hub.take(), []);
   }));
+
+Deno.test("an adapter of the hub is downloaded with its backbone, which it names with the commit", () => {
+  const files = new Map<string, Uint8Array>();
+  const adapter = { ...REPOSITORY, name: "tiny/p2", commit: "ab".repeat(20), files };
+  return withHub(
+    async (hub, cwd, run) => {
+      const convert = await run(`convert --model ${NAME} --streams 2 --introduced-only --out p2`);
+      assertEquals(convert.code, 0, convert.stderr);
+      for (const file of names(`${cwd}/p2`)) {
+        files.set(file, Deno.readFileSync(`${cwd}/p2/${file}`));
+      }
+      const config = JSON.parse(Deno.readTextFileSync(`${cwd}/p2/config.json`));
+      assertEquals(config.base_model_name_or_path, `${NAME}@${SHA}`);
+      hub.take();
+
+      const generate = (model: string, env: Record<string, string> = {}) =>
+        run(`generate --model ${model} --prompt a --max-tokens 4`, env);
+      const own = await generate(`${NAME} --adapter p2`);
+      assertEquals([own.code, (await generate("p2")).stdout], [0, own.stdout], own.stderr);
+      hub.take();
+      const home = { HF_HOME: `${cwd}/other` };
+      const dry = await run("generate --model p2 --prompt a --dry-run", home);
+      assertStringIncludes(dry.stdout, `model: ${NAME}@${SHA} on the hub`);
+      assertEquals(hub.take(), []);
+      const both = await generate("tiny/p2", home);
+      assertEquals([both.code, both.stdout], [0, own.stdout], both.stderr);
+      const found = resolved(hub.take());
+      for (const file of [...FILES, "introduced.safetensors"]) assert(found.has(file), file);
+      assertEquals(
+        (await generate("tiny/p2", { ...home, HF_HUB_OFFLINE: "1" })).stdout,
+        own.stdout,
+      );
+
+      const offline = await generate("p2", { HF_HOME: `${cwd}/none`, HF_HUB_OFFLINE: "1" });
+      const needs =
+        `cannot open the backbone of adapter "p2": no such folder: "${NAME}@${SHA}", and `;
+      assertFailed(offline, 4, needs, "--model BACKBONE --adapter p2", "unset HF_HUB_OFFLINE");
+    },
+    REPOSITORY,
+    adapter,
+  );
+});
 
 Deno.test("a folder of that name wins, without a request", () =>
   withHub(async (hub, cwd, run) => {

@@ -103,7 +103,7 @@ Deno.test("what cannot be merged is refused, and a whole model is copied", () =>
       [
         "convert --model two --streams 4 --out no",
         2,
-        'error: "two" is an adapter run, not a whole model\n',
+        'error: "two" is an adapter, not a whole model\n',
         "hint: --merge makes a whole model of it",
       ],
     ], place);

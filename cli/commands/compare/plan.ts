@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { UsageError } from "../../../core/base/errors.ts";
 import { statIfExists } from "../../../core/base/files.ts";
 import { ADAPTER_FILE } from "../../../core/checkpoint/open.ts";
-import { isOnHub } from "../../../core/hub/model.ts";
 import { requireUsable } from "../../../core/eval/harness/eval_folder.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import { isCode } from "../../../core/eval/harness/task.ts";
@@ -11,7 +10,7 @@ import type { PlanText, ValuesOf } from "../../framework/command.ts";
 import { defaultOf } from "../../framework/resolve.ts";
 import { camelCase, type Flag } from "../../framework/table.ts";
 import { refuseOthers } from "../../input/forms.ts";
-import { findCheckpoint, type NamePlan } from "../../input/open_model.ts";
+import { findCheckpoint, nameOnHub, type NamePlan } from "../../input/open_model.ts";
 import { prepareRows } from "../../input/published_rows.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
@@ -70,7 +69,7 @@ export async function plan(
   }
   const methods = await methodsOf(values);
   for (const model of new Set(methods.map(({ model }) => model))) {
-    if (!await isOnHub(model.model)) await findCheckpoint(model, io);
+    if (!await nameOnHub(model.model)) await findCheckpoint(model, io);
   }
   for (const { name } of methods) {
     if (out !== undefined) await requireUsable(join(out, name), { overwrite });

@@ -101,7 +101,7 @@ export const command = defineCommand({
     "introduced-only": {
       type: "switch",
       summary: "Write only the ParScale parameters, as an adapter",
-      details: "Use it with --adapter over the checkpoint it was made from.",
+      details: "As --model it opens the checkpoint it was made from, too.",
     },
     standalone: {
       type: "switch",
@@ -130,8 +130,7 @@ export const command = defineCommand({
       type: "switch",
       conflictsWith: ["streams", "introduced-only"],
       summary: "Fold an adapter, LoRA or BitFit into one folder",
-      details:
-        "--model is an adapter run, or a checkpoint, with --adapter where the adapter lies elsewhere. " +
+      details: "--model is an adapter or its run, or a checkpoint with --adapter. " +
         "Prefixes and aggregator are written beside the backbone, for the authors' code. With one " +
         "stream LoRA is added to the weights and BitFit to biases; without a prefix the result is a " +
         "plain model that transformers opens, after BitFit on Qwen2 as a Llama model, which has all " +

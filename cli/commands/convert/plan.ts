@@ -85,7 +85,7 @@ async function workOf(
 async function foldersOf(values: ConvertValues, io: Io) {
   const paths = await findModel(values, io);
   if (paths.adapter === undefined || values.merge || values.adapter !== undefined) return paths;
-  throw new UsageError(`"${values.model}" is an adapter run, not a whole model`, {
+  throw new UsageError(`"${values.model}" is an adapter, not a whole model`, {
     hints: ["--merge makes a whole model of it", `or convert its backbone, "${paths.model}"`],
   });
 }

@@ -1,8 +1,6 @@
 /** Carries out `parscale train`: opens or resumes the run folder, trains, reports and saves. */
-import { basename, dirname, join } from "node:path";
-import type { ModelFiles } from "../../../core/base/companions.ts";
 import { DataError, NumericalError, UsageError } from "../../../core/base/errors.ts";
-import { type JsonObject, readJsonObject, realPath } from "../../../core/base/files.ts";
+import { type JsonObject, readJsonObject } from "../../../core/base/files.ts";
 import { VERSION } from "../../../core/base/version.ts";
 import { BACKBONE_KEY } from "../../../core/checkpoint/config.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
@@ -74,7 +72,7 @@ async function claimFolder(
   await requireNoRun(out, overwrite);
   return async (run) => {
     const folder = opened.use(await RunFolder.create(out, overwrite));
-    await folder.writeConfig(await configOf(run, plan, invocation));
+    await folder.writeConfig(configOf(run, plan, invocation));
     return folder;
   };
 }
@@ -251,15 +249,9 @@ function interrupted(signal: EndingSignal, out: string, state: TrainingState): I
   ]);
 }
 
-/** Path of a model from any folder. A link to a GGUF file stays: files of the hub's cache have no name. */
-async function lastingPath({ model, isGguf }: ModelFiles): Promise<string> {
-  if (!isGguf) return await realPath(model);
-  return join(await realPath(dirname(model)), basename(model));
-}
-
 /** Returns what `config.json` of the run records. */
-async function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocation) {
-  const { source: { checkpoint }, trainer: { sizes, recompute, accumulates } } = run;
+function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocation) {
+  const { sizes, recompute, accumulates } = run.trainer;
   return {
     schema: RUN_SCHEMA,
     version: VERSION,
@@ -267,7 +259,6 @@ async function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocatio
     started_at: invocation.startedAt.toISOString(),
     device: run.device.name,
     folder: Deno.cwd(),
-    backbone: checkpoint ? await lastingPath(checkpoint.files) : null,
     steps: run.loop.schedule.steps,
     data_fingerprint: run.stream.fingerprint,
     data_keys: run.data.keys,

@@ -1,10 +1,11 @@
 /** Protects the backbone's hash: what enters it, the worker for large models, adapters' records. */
-import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import {
   backboneHash,
   backboneTensors,
   checkAdapterBackbone,
   hashTensors,
+  keptBackboneHash,
 } from "../../../core/checkpoint/backbone.ts";
 import { convert } from "../../../core/convert/convert.ts";
 import { planConversion } from "../../../core/convert/plan.ts";
@@ -21,11 +22,29 @@ import {
 
 const LARGE = 80 << 20;
 
+Deno.env.set("PARSCALE_CACHE", await Deno.makeTempDir({ prefix: "parscale-test-" }));
+globalThis.addEventListener("unload", () => {
+  Deno.removeSync(Deno.env.get("PARSCALE_CACHE")!, { recursive: true });
+});
+
 Deno.test("a worker hashes a large model as one thread would, and its errors are ours", () =>
   withScratch(async (folder) => {
     makeLargeModel(`${folder}/large`, LARGE);
     const checkpoint = await openCheckpoint(`${folder}/large`);
     assertEquals(await backboneHash(checkpoint), await hashTensors(backboneTensors(checkpoint)));
+
+    const sizes: number[] = [];
+    const kept = () => keptBackboneHash(checkpoint, (bytes) => sizes.push(bytes));
+    assertEquals([await kept(), sizes], [await backboneHash(checkpoint), []]);
+    {
+      using file = Deno.openSync(`${folder}/large/model.safetensors`, { write: true });
+      file.seekSync(-4, Deno.SeekMode.End);
+      file.writeSync(new Uint8Array(4).fill(1));
+    }
+    const changed = await hashTensors(backboneTensors(checkpoint));
+    assertEquals([await kept(), await kept()], [changed, changed]);
+    assertEquals(sizes.length, 1);
+    assert(sizes[0]! >= LARGE);
 
     const abort = new AbortController();
     const aborted = backboneHash(checkpoint, abort.signal);

@@ -120,7 +120,8 @@ Deno.test("weights, patterns, names of adapters, parts of a model and backbones 
     await Deno.mkdir(at("base"));
     await Deno.writeTextFile(at("run/last"), "checkpoint-000001\n");
     await Deno.writeTextFile(at("run/checkpoint-000001/introduced.safetensors"), "");
-    await Deno.writeTextFile(at("run/config.json"), JSON.stringify({ backbone: at("base") }));
+    const owner = JSON.stringify({ base_model_name_or_path: "../../base" });
+    await Deno.writeTextFile(at("run/checkpoint-000001/config.json"), owner);
     const input = (path: string) => `"${at(path)}" is an input of this command`;
     await assertRefused("train", { data: at("a.txt=2"), out: at("a.txt") }, input("a.txt"));
     await assertRefused("train", { data: at("*.txt"), out: at("a.txt") }, input("a.txt"));

@@ -35,20 +35,19 @@ Deno.test("names with blanks are quoted in commands", async () => {
     source: filesOf("/a base"),
     isAdapter: true,
   });
-  assertStringIncludes(adapter, "--model 'a base' --adapter 'p 4'");
-  assertStringIncludes(adapter, "--model 'a base' --adapter p='p 4'");
+  assertStringIncludes(adapter, "for `a base`");
+  assertStringIncludes(adapter, "parscale generate --model 'p 4' --prompt");
 });
 
 Deno.test("a base from the hub is named as there, for adapters too", async () => {
   const folder = "/x/models--Qwen--Qwen2.5-0.5B/snapshots/0123/", source = filesOf(folder);
   assertStringIncludes(await modelCard({ ...FACTS, source }), "base_model: Qwen/Qwen2.5-0.5B\n");
   const adapter = await modelCard({ ...FACTS, source, isAdapter: true });
-  assertStringIncludes(adapter, "--model Qwen/Qwen2.5-0.5B --adapter mine");
+  assertStringIncludes(adapter, "parameters for `Qwen/Qwen2.5-0.5B`");
   assertEquals(adapter.includes("transformers"), false);
   const gguf = { ...FACTS, source: filesOf(`${folder}sub/qwen-Q8_0.gguf`), isAdapter: true };
   assertStringIncludes(await modelCard(gguf), "base_model: Qwen/Qwen2.5-0.5B\n");
-  const file = "Qwen/Qwen2.5-0.5B:sub/qwen-Q8_0.gguf";
-  assertStringIncludes(await modelCard(gguf), `generate --model ${file} --adapter mine`);
+  assertStringIncludes(await modelCard(gguf), "for `Qwen/Qwen2.5-0.5B:sub/qwen-Q8_0.gguf`");
 });
 
 Deno.test("a card names the licence that the source's card or GGUF file names", () =>
