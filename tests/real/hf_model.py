@@ -10,7 +10,7 @@ import tempfile
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, Trainer, TrainingArguments, set_seed
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments, pipeline, set_seed
 
 folder, golden = sys.argv[1], sys.argv[2]
 expected = json.load(open(f"{golden}/expected.json"))
@@ -89,6 +89,13 @@ with torch.no_grad():
                 check("beams", row[: len(output["ids"])] == output["ids"])
         made = model.generate(batch, attention_mask=mask, max_new_tokens=8, do_sample=True, pad_token_id=0)
         check("sampling", made.shape[1] > width)
+
+    generator = pipeline("text-generation", model=folder, trust_remote_code=True, dtype=torch.float32)
+    options = {"max_new_tokens": 8, "do_sample": False}
+    row = generator.tokenizer("Two streams", return_tensors="pt")
+    made = model.generate(row.input_ids, attention_mask=row.attention_mask, pad_token_id=0, **options)
+    text = generator.tokenizer.decode(made[0], skip_special_tokens=True)
+    check("pipeline", generator("Two streams", **options)[0]["generated_text"] == text)
 
     half = load(dtype=torch.bfloat16)(torch.tensor(expected["cases"]["single"]["ids"])).logits.float()
     wanted = tensors["single.logits"]

@@ -1,7 +1,7 @@
 /**
- * Our folders in transformers, by the Python file that they carry: logits, caches, padding, generation, beams,
- * bfloat16, the way back, gradients, checkpointing and a step of Trainer, against golden values. Skipped where
- * pip cannot install torch and transformers.
+ * Our folders in transformers, by the Python file that they carry: logits, caches, padding, generation,
+ * pipelines, beams, bfloat16, the way back, gradients, checkpointing and a step of Trainer, against golden
+ * values. Skipped where pip cannot install torch and transformers.
  */
 import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
