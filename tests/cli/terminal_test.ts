@@ -135,7 +135,9 @@ for (const columns of WIDTHS) {
         });
         const lines = ["/help", `/system ${MIXED}`, "Tell me about the red fox.", "/quit"];
         for (const [i, line] of lines.entries()) {
-          await terminal.until((screen) => screen.match(/^>/gm)?.length === i + 1);
+          // The terminal itself may show what is typed before the editor of lines does.
+          const before = i > 0 ? `> ${lines[i - 1]!.slice(0, 8)}` : "";
+          await terminal.until((screen) => screen.includes(before) && screen.endsWith("\n>"));
           await terminal.type(`${line}\r`);
         }
         const { code, raw, brokenWords } = await terminal.end();
