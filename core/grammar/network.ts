@@ -48,11 +48,14 @@ const RETURN = 0;
 /** Most nodes: a schema at its largest size has fewer unless it is made for it. */
 const MAX_NODES = 400_000;
 
+/** Most rounds in which rules are told apart; beyond them, none are taken for equal. */
+const MAX_ROUNDS = 64;
+
 /** @throws {DataError} for a grammar without texts, or one that is too large */
 export function networkOf(grammar: Grammar): Network {
   const isPossible = possibleRules(grammar);
   requireProgress(grammar);
-  const builder = new Builder(grammar, isPossible);
+  const builder = new Builder(grammar, isPossible, equalRules(grammar));
   const start = builder.rule(0);
   if (start === undefined) throw new DataError("the schema allows no value that ends");
   return builder.finish(start);
@@ -63,17 +66,25 @@ class Builder {
   readonly #rules = new Map<number, number>();
   readonly #characters = new Map<number, Character>();
   readonly #characterNodes = new Map<string, number>();
+  /** Nodes by what they do: equal alternatives are one. */
+  readonly #equal = new Map<string, number>();
   /** Rules whose first node is promised. */
   readonly #open: number[] = [];
 
-  constructor(private readonly grammar: Grammar, private readonly isPossible: readonly boolean[]) {}
+  /** `equals`: the first of the rules that are equal to each one. */
+  constructor(
+    private readonly grammar: Grammar,
+    private readonly isPossible: readonly boolean[],
+    private readonly equals: readonly number[],
+  ) {}
 
   /** First node of a rule; undefined for one without texts. */
-  rule(rule: number): number | undefined {
+  rule(given: number): number | undefined {
+    const rule = this.equals[given]!;
     if (!this.isPossible[rule]) return undefined;
     const known = this.#rules.get(rule);
     if (known !== undefined) return known;
-    const entry = this.#add({ kind: "split", nodes: [] });
+    const entry = this.#new({ kind: "split", nodes: [] });
     this.#rules.set(rule, entry);
     this.#open.push(rule);
     return entry;
@@ -148,18 +159,46 @@ class Builder {
     if (known !== undefined) return known;
     const first = this.#build(spellings(character), RETURN)!;
     // A node of its own, which tells the character from one that begins alike.
-    const node = this.#add({ kind: "split", nodes: [first] });
+    const node = this.#new({ kind: "split", nodes: [first] });
     this.#characterNodes.set(key, node);
     this.#characters.set(node, character);
     return node;
   }
 
   #add(node: Node): number {
+    const key = Object.values(node).join();
+    const number = this.#equal.get(key) ?? this.#new(node);
+    this.#equal.set(key, number);
+    return number;
+  }
+
+  #new(node: Node): number {
     if (this.#nodes.length >= MAX_NODES) {
       throw new DataError("the schema is too large for a grammar");
     }
     return this.#nodes.push(node) - 1;
   }
+}
+
+/** For each rule, the first one that allows the same texts in the same way. */
+function equalRules({ rules }: Grammar): readonly number[] {
+  const used = rules.map((rule) => [...rulesIn(rule)]);
+  let classes = rules.map((rule) =>
+    JSON.stringify(rule, (_, part) => part?.kind === "rule" ? 0 : part)
+  ) as readonly (string | number)[];
+  let count = 0;
+  // Rules that were alike may use others that turned out not to be.
+  for (let round = 0; round < MAX_ROUNDS; round++) {
+    const firsts = new Map<string, number>();
+    const next = rules.map((_, rule) => {
+      const key = `${classes[rule]} ${used[rule]!.map((one) => round > 0 ? classes[one] : "")}`;
+      if (!firsts.has(key)) firsts.set(key, rule);
+      return firsts.get(key)!;
+    });
+    if (firsts.size === count) return next;
+    [classes, count] = [next, firsts.size];
+  }
+  return [...rules.keys()];
 }
 
 /** Rules from which a text can come to an end. */

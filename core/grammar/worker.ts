@@ -33,9 +33,10 @@ async function maskOf({ key, source, text, tokens }: GrammarQuestion): Promise<G
   const matcher = matchers.get(key) ?? (source && await newMatcher(source));
   if (!matcher) return { isUnknown: true };
   keepLast(matchers, key, matcher, MAX_GRAMMARS);
+  const before = matcher.work;
   const mask = matcher.mask(text, tokens);
   dropLarge();
-  return { mask };
+  return { mask, work: matcher.work - before };
 }
 
 /** A schema is refused before the vocabulary is read. */
