@@ -75,7 +75,7 @@ export class GrammarEngine implements Disposable {
   #asked: Pending | undefined;
   #worker: Worker | undefined;
   #isClosed = false;
-  #isOldest = true;
+  #turn = 0;
   #nextText = 0;
 
   /** The thread starts with the first grammar. */
@@ -134,12 +134,12 @@ export class GrammarEngine implements Disposable {
     return await pending.promise;
   }
 
-  /** Asks the next question: in turn that of the request that cost least so far, and the oldest. */
+  /** Asks the next question: of the request that cost least so far, but the oldest one in each fourth turn. */
   #next(): void {
     while (!this.#asked && this.#waiting.length > 0) {
       const least = Math.min(...this.#waiting.map(({ of }) => of.cost));
-      this.#isOldest = !this.#isOldest;
-      const at = this.#isOldest ? 0 : this.#waiting.findIndex(({ of }) => of.cost === least);
+      const isOldest = ++this.#turn % 4 === 0;
+      const at = isOldest ? 0 : this.#waiting.findIndex(({ of }) => of.cost === least);
       const [pending] = this.#waiting.splice(at, 1);
       if (pending!.signal?.aborted) {
         pending!.reject(pending!.signal.reason);
