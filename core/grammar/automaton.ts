@@ -139,8 +139,7 @@ export class Automaton {
   clamped(state: number, run?: Run, reach: number = this.longest): number {
     const { nodes, stacks, isComplete } = this.#states[state]!;
     const clamped = Array.from(stacks, (set, i) => {
-      const whole = this.#clampedSet(set);
-      if (nodes[i] !== run?.node) return whole;
+      if (nodes[i] !== run?.node) return this.#clampedSet(set);
       return this.#union(
         this.#members(set).map((one) =>
           this.#clampedFrame(one, this.#leftAt(run!.node, one) > 0 ? reach : this.longest)
@@ -326,6 +325,8 @@ export class Automaton {
   }
 
   #clampedSet(set: number): number {
+    const known = this.#clamped.get(set);
+    if (known !== undefined) return known;
     // By hand, as stacks may be deep.
     const open = [set];
     for (let at; (at = open.at(-1)) !== undefined;) {
@@ -343,14 +344,14 @@ export class Automaton {
     return this.#clamped.get(set)!;
   }
 
-  /** A set of one frame with a lesser count, on stacks that are clamped already. */
+  /** A set of one frame with the least count that allows the same. */
   #clampedFrame(framed: number, characters: number): number {
     if (framed === EMPTY) return EMPTY;
     const { node, count, below } = this.#stacks[framed] as Frame;
     return this.#push(
       node,
       this.#clampedCount(node, count, characters),
-      this.#clamped.get(below)!,
+      this.#clampedSet(below),
     );
   }
 

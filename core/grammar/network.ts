@@ -183,15 +183,31 @@ class Builder {
 /** For each rule, the first one that allows the same texts in the same way. */
 function equalRules({ rules }: Grammar): readonly number[] {
   const used = rules.map((rule) => [...rulesIn(rule)]);
-  let classes = rules.map((rule) =>
-    JSON.stringify(rule, (_, part) => part?.kind === "rule" ? 0 : part)
-  ) as readonly (string | number)[];
+  const forms = new Map<string, number>(), known = new Map<Expression, number>();
+  /** Number of an expression, whichever rules it uses. */
+  const formOf = (expression: Expression): number => {
+    const found = known.get(expression);
+    if (found !== undefined) return found;
+    const text = typeof expression === "string"
+      ? `text ${expression}`
+      : expression.kind === "sequence"
+      ? `sequence ${expression.parts.map(formOf)}`
+      : expression.kind === "choice"
+      ? `choice ${expression.options.map(formOf)}`
+      : expression.kind === "repeat"
+      ? `repeat ${formOf(expression.part)} ${expression.min} ${expression.max}`
+      : `${expression.kind} ${"ranges" in expression ? expression.ranges : ""}`;
+    if (!forms.has(text)) forms.set(text, forms.size);
+    known.set(expression, forms.get(text)!);
+    return forms.get(text)!;
+  };
+  let classes: readonly number[] = rules.map(formOf);
   let count = 0;
   // Rules that were alike may use others that turned out not to be.
   for (let round = 0; round < MAX_ROUNDS; round++) {
     const firsts = new Map<string, number>();
     const next = rules.map((_, rule) => {
-      const key = `${classes[rule]} ${used[rule]!.map((one) => round > 0 ? classes[one] : "")}`;
+      const key = `${classes[rule]} ${used[rule]!.map((one) => classes[one])}`;
       if (!firsts.has(key)) firsts.set(key, rule);
       return firsts.get(key)!;
     });
