@@ -79,6 +79,65 @@ export function repeat(part: Expression, min: number, max = Infinity): Expressio
   return max < min ? NOTHING : { kind: "repeat", part, min, max };
 }
 
+/** Returns whether an expression without rules may read nothing. */
+export function isEmpty(expression: Expression): boolean {
+  if (typeof expression === "string") return expression === "";
+  switch (expression.kind) {
+    case "sequence":
+      return expression.parts.every(isEmpty);
+    case "choice":
+      return expression.options.some(isEmpty);
+    case "repeat":
+      return expression.min === 0 || isEmpty(expression.part);
+    default:
+      return false;
+  }
+}
+
+/** The expressions that an expression is made of. */
+export function partsOf(expression: Expression): readonly Expression[] {
+  if (typeof expression === "string") return [];
+  switch (expression.kind) {
+    case "sequence":
+      return expression.parts;
+    case "choice":
+      return expression.options;
+    case "repeat":
+      return [expression.part];
+    default:
+      return [];
+  }
+}
+
+/** All ranges of characters in an expression. */
+export function* rangesIn(expression: Expression): Generator<Ranges> {
+  if (typeof expression === "string") {
+    for (const point of expression) yield [[point.codePointAt(0)!, point.codePointAt(0)!]];
+  } else if ("ranges" in expression) {
+    yield expression.ranges === "any spelling" ? complement([]) : expression.ranges;
+  } else for (const part of partsOf(expression)) yield* rangesIn(part);
+}
+
+/** Numbers of expressions: equal ones, whichever rules they use, have the same. */
+export class Forms {
+  readonly #numbers = new Map<string, number>();
+  readonly #known = new Map<Expression, number>();
+
+  of(expression: Expression): number {
+    const known = this.#known.get(expression);
+    if (known !== undefined) return known;
+    const text = typeof expression === "string" ? `text ${expression}` : [
+      expression.kind,
+      "ranges" in expression ? expression.ranges : partsOf(expression).map((part) => this.of(part)),
+      ...(expression.kind === "repeat" ? [expression.min, expression.max] : []),
+    ].join(" ");
+    const number = this.#numbers.get(text) ?? this.#numbers.size;
+    this.#numbers.set(text, number);
+    this.#known.set(expression, number);
+    return number;
+  }
+}
+
 export function optional(part: Expression): Expression {
   return repeat(part, 0, 1);
 }

@@ -5,7 +5,7 @@
  * text that the network allows can be continued to its end.
  */
 import { DataError } from "../base/errors.ts";
-import type { Character, Expression, Grammar } from "./expression.ts";
+import { type Character, type Expression, Forms, type Grammar, partsOf } from "./expression.ts";
 import { spellings } from "./json_text.ts";
 import { byteSequences } from "./utf8.ts";
 
@@ -183,25 +183,8 @@ class Builder {
 /** For each rule, the first one that allows the same texts in the same way. */
 function equalRules({ rules }: Grammar): readonly number[] {
   const used = rules.map((rule) => [...rulesIn(rule)]);
-  const forms = new Map<string, number>(), known = new Map<Expression, number>();
-  /** Number of an expression, whichever rules it uses. */
-  const formOf = (expression: Expression): number => {
-    const found = known.get(expression);
-    if (found !== undefined) return found;
-    const text = typeof expression === "string"
-      ? `text ${expression}`
-      : expression.kind === "sequence"
-      ? `sequence ${expression.parts.map(formOf)}`
-      : expression.kind === "choice"
-      ? `choice ${expression.options.map(formOf)}`
-      : expression.kind === "repeat"
-      ? `repeat ${formOf(expression.part)} ${expression.min} ${expression.max}`
-      : `${expression.kind} ${"ranges" in expression ? expression.ranges : ""}`;
-    if (!forms.has(text)) forms.set(text, forms.size);
-    known.set(expression, forms.get(text)!);
-    return forms.get(text)!;
-  };
-  let classes: readonly number[] = rules.map(formOf);
+  const forms = new Forms();
+  let classes: readonly number[] = rules.map((rule) => forms.of(rule));
   let count = 0;
   // Rules that were alike may use others that turned out not to be.
   for (let round = 0; round < MAX_ROUNDS; round++) {
@@ -252,14 +235,8 @@ function possibleRules({ rules }: Grammar): boolean[] {
 }
 
 function* rulesIn(expression: Expression): Generator<number> {
-  if (typeof expression === "string") return;
-  if (expression.kind === "rule") yield expression.rule;
-  else if (expression.kind === "repeat") yield* rulesIn(expression.part);
-  else if (expression.kind === "sequence") {
-    for (const part of expression.parts) yield* rulesIn(part);
-  } else if (expression.kind === "choice") {
-    for (const one of expression.options) yield* rulesIn(one);
-  }
+  if (typeof expression === "object" && expression.kind === "rule") yield expression.rule;
+  else for (const part of partsOf(expression)) yield* rulesIn(part);
 }
 
 /** Refuses rules that lead back to themselves before they have read anything. */
