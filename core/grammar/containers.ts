@@ -8,6 +8,8 @@ export interface ObjectShape {
   readonly properties: readonly Property[];
   /** Value of properties behind those, under other names. */
   readonly additional: Expression;
+  /** Those names, where they are not any others. */
+  readonly key?: Expression | undefined;
   readonly min: number;
   readonly max: number;
 }
@@ -35,7 +37,8 @@ export function countsOf({ min, max }: Pick<ObjectShape, "min" | "max">): number
 export function objectOf(shape: ObjectShape, rules: Rules): Expression {
   const { properties, additional, min, max } = shape;
   const most = countsOf(shape) - 1;
-  const key = properties.length === 0 ? string() : stringExcept(properties.map(({ name }) => name));
+  const key = shape.key ??
+    (properties.length === 0 ? string() : stringExcept(properties.map(({ name }) => name)));
   const other = additional === NOTHING ? NOTHING : rules.shared(member(key, additional));
   const counts = Array.from({ length: most + 1 }, (_, count) => count);
   const more = (count: number) => max === Infinity ? Math.min(count + 1, most) : count + 1;

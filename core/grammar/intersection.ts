@@ -16,10 +16,12 @@ import {
 } from "./expression.ts";
 
 /** Most states of a machine. */
-const MAX_STATES = 20_000;
+const MAX_STATES = 4000;
 
 /** Follows a text by a number, such as that of its characters. */
 export interface Counter {
+  /** Characters that it tells apart. */
+  readonly apart: string;
   /** The number behind one more character; undefined where none may come. */
   next(count: number, point: number): number | undefined;
   isEnd(count: number): boolean;
@@ -42,7 +44,7 @@ export function intersection(
   rules: Rules,
 ): Expression | undefined {
   const forms = new Forms(), states = new Map<string, State>();
-  const atoms = atomsOf(all), known = new Map<number, Expression>();
+  const atoms = atomsOf([...all, counter.apart]), known = new Map<number, Expression>();
   const derived = (part: Expression, atom: number): Expression => {
     const key = forms.of(part) * atoms.length + atom;
     const next = known.get(key) ?? derivative(part, atoms[atom]![0]![0], forms);

@@ -49,7 +49,7 @@ const RETURN = 0;
 const MAX_NODES = 400_000;
 
 /** Most rounds in which rules are told apart; beyond them, none are taken for equal. */
-const MAX_ROUNDS = 64;
+const MAX_ROUNDS = 16;
 
 /** @throws {DataError} for a grammar without texts, or one that is too large */
 export function networkOf(grammar: Grammar): Network {

@@ -15,7 +15,8 @@ import {
   Rules,
   sequence,
 } from "../grammar/expression.ts";
-import { addSchema, schemaGrammar } from "../grammar/schema.ts";
+import { addSchema, unsupportedOf } from "../grammar/schema.ts";
+import type { Dropped } from "../grammar/schema_fields.ts";
 import type { ChatMessage } from "../tokenizer/chat.ts";
 import { lengthBegun } from "../session/stream.ts";
 import { badField } from "./errors.ts";
@@ -24,8 +25,9 @@ import type { Fields } from "./fields.ts";
 /** A function that the model may call. */
 interface Tool {
   readonly name: string;
-  /** JSON Schema of its arguments. */
+  /** JSON Schema of its arguments, and the keywords of it that are not enforced. */
   readonly parameters: unknown;
+  readonly dropped: Dropped;
   /** True if arguments must match the schema. */
   readonly isStrict: boolean;
   /** As the client wrote it, for the template. */
@@ -102,18 +104,23 @@ function readTool(given: unknown, i: number): Tool {
     const needs = '`type` "function" and a `function` with a name of letters and digits';
     throw badField(`tools[${i}]`, `\`tools[${i}]\` needs ${needs}`);
   }
-  const { name, parameters: stated = { type: "object" }, strict } = body;
-  const parameters = isEmpty(stated) ? { type: "object" } : stated;
+  const { name, parameters = true, strict } = body;
   try {
-    schemaGrammar(parameters);
+    const dropped = unsupportedOf(parameters, strict !== true);
+    return { name: String(name), parameters, dropped, isStrict: strict === true, given };
   } catch (error) {
-    // Arguments that are not held to their schema may have any.
-    if (!(error instanceof DataError) || strict !== true) {
-      return { name: String(name), parameters: { type: "object" }, isStrict: false, given };
-    }
+    if (!(error instanceof DataError)) throw error;
     throw badField(`tools[${i}]`, `\`tools[${i}]\`: ${error.message}`);
   }
-  return { name: String(name), parameters, isStrict: strict === true, given };
+}
+
+/** Says which keywords of parameters are not enforced; undefined for none. */
+export function droppedNote({ tools }: ToolRequest): string | undefined {
+  const notes = tools.filter(({ dropped }) => dropped.size > 0).map(({ name, dropped }) => {
+    const keywords = new Set([...dropped.values()].flatMap((keywords) => [...keywords]));
+    return `${name}: ${[...keywords].join(", ")}`;
+  });
+  return notes.length > 0 ? `not enforced in tools: ${notes.join("; ")}` : undefined;
 }
 
 function readChoice(
@@ -129,11 +136,6 @@ function readChoice(
   throw badField("tool_choice", `\`tool_choice\` names ${show(name ?? value)}; known: ${known}`);
 }
 
-/** Arguments are an object where their schema says nothing. */
-function isEmpty(schema: unknown): boolean {
-  return schema === true || isObject(schema) && Object.keys(schema).length === 0;
-}
-
 /** The grammar that a choice of tools asks for; undefined where the model is free. */
 export function toolGrammar(
   { tools, choice: chosen, isParallel }: ToolRequest,
@@ -147,10 +149,10 @@ export function toolGrammar(
   const isOne = !isParallel || typeof chosen === "object";
   const rules = new Rules();
   rules.named("answer", () => {
-    const calls = allowed.map(({ name, parameters }) =>
+    const calls = allowed.map(({ name, parameters, dropped }) =>
       sequence(
         `${gap}{"name": "${name}", "${argumentsKey}": `,
-        addSchema(parameters, rules),
+        addSchema(parameters, rules, { dropped, isObject: true }),
         `}${gap}${end}`,
       )
     );
