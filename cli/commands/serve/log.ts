@@ -18,7 +18,7 @@ export function recordLine(record: RequestRecord): string {
   if (model === undefined) return `${head}, ${total}`;
   const first = record.firstTokenMs === undefined ? "-" : seconds(record.firstTokenMs);
   return `${head} ${model} P=${streams}, ${promptTokens} tokens in, ${newTokens} out, ` +
-    `first ${first} s, ${total}`;
+    `first ${first} s, ${total}${record.note === undefined ? "" : `; ${record.note}`}`;
 }
 
 /** The same for programs, with the time it ended. */
@@ -35,6 +35,7 @@ export function recordJson(record: RequestRecord): string {
     total_s: rounded(record.totalMs),
     status: record.status,
     ...(record.error === undefined ? {} : { error: record.error }),
+    ...(record.note === undefined ? {} : { note: record.note }),
   });
 }
 

@@ -6,7 +6,14 @@ import { networkOf } from "../../../core/grammar/network.ts";
 import { schemaGrammar } from "../../../core/grammar/schema.ts";
 import { acceptorOf } from "./acceptor.ts";
 import { Dice, randomSchema } from "../../schema_fuzzing/schemas.ts";
-import { apiSchemas, supported, tryDocuments, tryTexts } from "../../schema_fuzzing/try.ts";
+import {
+  apiSchemas,
+  namedSchemas,
+  supported,
+  supportedTool,
+  tryDocuments,
+  tryTexts,
+} from "../../schema_fuzzing/try.ts";
 
 /** Returns a function that tells whether a text is allowed by a schema, whose text keeps its digits. */
 function acceptor(schema: string): (text: string) => boolean {
@@ -306,4 +313,41 @@ Deno.test("texts along the masks of 60 schemas are valid, and valid documents ar
     documents += tryDocuments(grammar, new Dice(seed), 4);
   }
   assert(texts > 100 && documents > 200, `${texts} texts, ${documents} documents`);
+});
+
+/** Schemas of pydantic 2 and zod 4 that are refused, with the keyword; docs/serving.md lists the kinds. */
+const REFUSED: Readonly<Record<string, RegExp>> = {
+  "pydantic set of int": /"uniqueItems"/,
+  "pydantic multiple of 0.5": /"multipleOf" .* for 0.5/,
+  "zod never in object": /"not"/,
+  "zod email max": /"maxLength" .* too many states/,
+  "zod emoji": /"pattern" .* lookaround/,
+  "zod duration": /"pattern" .* lookaround/,
+  "zod step": /"multipleOf" .* for 0.01/,
+};
+
+Deno.test("schemas that pydantic and zod make are taken, and texts along their masks are valid", () => {
+  let texts = 0;
+  for (const [seed, { name, schema }] of namedSchemas("libraries").entries()) {
+    const refusal = REFUSED[name];
+    if (refusal) {
+      const error = assertThrows(() => networkOf(schemaGrammar(schema)), DataError, "", name);
+      assertMatch(error.message, refusal);
+      continue;
+    }
+    const grammar = supported(schema);
+    assert(grammar !== undefined, name);
+    texts += tryTexts(grammar!, new Dice(seed), 1);
+  }
+  assert(texts > 150, `${texts} texts`);
+});
+
+Deno.test("calls of tools are valid by their parameters but for keywords that are named", () => {
+  const random = Array.from({ length: 40 }, (_, seed) => randomSchema(new Dice(7000 + seed)));
+  let texts = 0;
+  for (const [seed, schema] of [...random, ...apiSchemas("libraries")].entries()) {
+    const tool = supportedTool(schema);
+    if (tool) texts += tryTexts(tool, new Dice(seed), 1);
+  }
+  assert(texts > 40, `${texts} texts`);
 });
