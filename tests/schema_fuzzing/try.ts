@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { Ajv2020 } from "npm:ajv@8.20.0/dist/2020.js";
 import { DataError } from "../../core/base/errors.ts";
 import { parseExactJson } from "../../core/base/exact_json.ts";
+import { FORMATS } from "../../core/grammar/formats.ts";
 import type { Grammar } from "../../core/grammar/expression.ts";
 import { Matcher } from "../../core/grammar/matcher.ts";
 import { networkOf } from "../../core/grammar/network.ts";
@@ -49,7 +50,10 @@ export function supported(schema: Schema): Supported | undefined {
 
 /** The check of `ajv`; its option is for patterns that only other flags than `u` take. */
 function validatorOf(schema: Schema): ReturnType<Ajv2020["compile"]> {
-  const options = { strict: false, validateFormats: false, allErrors: true };
+  const formats = Object.fromEntries(
+    [...FORMATS].map(([name, one]) => [name, new RegExp(one, "u")]),
+  );
+  const options = { strict: false, formats, allErrors: true, logger: false as const };
   try {
     return new Ajv2020(options).compile(schema);
   } catch {
@@ -59,7 +63,7 @@ function validatorOf(schema: Schema): ReturnType<Ajv2020["compile"]> {
 
 /** A required call of a function with these parameters; undefined where it is refused. */
 export function supportedTool(schema: Schema, strict?: boolean): Supported | undefined {
-  const text = JSON.stringify(schema), exact = parseExactJson(text), check = validatorOf(schema);
+  const text = JSON.stringify(schema), exact = parseExactJson(text);
   const tools = [{ type: "function", function: { name: "f", parameters: exact, strict } }];
   try {
     const request = readTools(new Fields({ tools, tool_choice: "required" }))!;
@@ -67,11 +71,21 @@ export function supportedTool(schema: Schema, strict?: boolean): Supported | und
       { ...request, isParallel: false },
       toolFormatOf("tools <tool_call>")!,
     );
-    const note = droppedNote(request) ?? "";
+    const { dropped } = request.tools[0]!;
+    const left = JSON.stringify(exact, (_, value) => {
+      const keywords = dropped.get(value);
+      if (!keywords) return value;
+      return Object.fromEntries(Object.entries(value).filter(([name]) => !keywords.has(name)));
+    });
+    const check = validatorOf(JSON.parse(left));
     const validate = (value: unknown) =>
-      check((value as { arguments: unknown }).arguments) === true ||
-      check.errors!.every(({ keyword }) => /^(anyOf|if)$/.test(keyword) || note.includes(keyword));
-    return { text: `${text} ${note}`, exact, validate, matcher: matcherOf(grammar!) };
+      check((value as { arguments: unknown }).arguments) === true;
+    return {
+      text: `${text} ${droppedNote(request)}`,
+      exact,
+      validate,
+      matcher: matcherOf(grammar!),
+    };
   } catch (error) {
     if (error instanceof ApiError || error instanceof DataError) return undefined;
     throw error;
