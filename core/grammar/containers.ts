@@ -1,5 +1,6 @@
 /** Expressions of JSON objects and arrays: properties in a fixed order, items within bounds of their number. */
 import { choice, type Expression, NOTHING, repeat, type Rules, sequence } from "./expression.ts";
+import { count, type Fields, refuse } from "./schema_fields.ts";
 import { BLANK, member, separated, string, stringExcept } from "./json_text.ts";
 
 /** The properties of an object. */
@@ -26,6 +27,26 @@ export const MAX_STATES = 2000;
 /** Numbers of properties that an object must tell apart: none or some, or all up to its bounds. */
 export function countsOf({ min, max }: Pick<ObjectShape, "min" | "max">): number {
   return (max === Infinity ? Math.max(min, 1) : max) + 1;
+}
+
+/** Bounds of the number of properties, where they must be counted; `named` properties have a name. */
+export function boundsOf(
+  fields: Fields,
+  named: number,
+  required: number,
+  isOpen: boolean,
+): { readonly min: number; readonly max: number } {
+  let [min, max] = [count(fields, "minProperties", 0), count(fields, "maxProperties", Infinity)];
+  if (min > max) refuse("minProperties", 'above "maxProperties"');
+  if (min <= required) min = 0;
+  if (!isOpen && max >= named) max = Infinity;
+  // Of two properties under one name, one counts.
+  if (min > 1 && isOpen) refuse("minProperties", "beside additional properties");
+  if ((named + 1) * countsOf({ min, max }) > MAX_STATES) {
+    const keyword = min > 1 ? "minProperties" : max < Infinity ? "maxProperties" : "properties";
+    refuse(keyword, `for more properties than ${MAX_STATES} states count`);
+  }
+  return { min, max };
 }
 
 /**

@@ -180,6 +180,11 @@ export class Rules {
   readonly #known = new Map<unknown, Expression>();
   readonly #open: (() => void)[] = [];
 
+  /** Number of rules so far. */
+  get size(): number {
+    return this.#rules.length;
+  }
+
   /** The rule of a text or object, written once, and later: so rules may lead to each other. */
   named(name: unknown, write: () => Expression): Expression {
     const known = this.#known.get(name);

@@ -8,50 +8,15 @@
 import { DataError } from "../base/errors.ts";
 import { exactEntries, exactJsonText } from "../base/exact_json.ts";
 import { isObject, jsonDepth, show } from "../base/files.ts";
-import { arrayOf, countsOf, MAX_STATES, objectOf } from "./containers.ts";
-import { networkOf } from "./network.ts";
-import { intersection } from "./intersection.ts";
-import {
-  choice,
-  type Expression,
-  type Grammar,
-  NOTHING,
-  oneOfTexts,
-  Rules,
-  sequence,
-} from "./expression.ts";
+import { arrayOf, boundsOf, MAX_STATES, objectOf } from "./containers.ts";
+import { choice, type Expression, type Grammar, NOTHING, Rules } from "./expression.ts";
 import { FORMATS } from "./formats.ts";
-import {
-  anyArray,
-  anyNumber,
-  anyObject,
-  anyValue,
-  BLANK,
-  constant,
-  separated,
-  string,
-} from "./json_text.ts";
-import {
-  ceil,
-  compare,
-  type Decimal,
-  decimals,
-  floor,
-  INTEGER,
-  integers,
-  MAX_BOUND,
-} from "./numbers.ts";
-import { patternText } from "./pattern.ts";
+import { anyArray, anyObject, anyValue, string } from "./json_text.ts";
 import { areApart } from "./schema_apart.ts";
 import {
-  above,
-  below,
-  bound,
   count,
   type Dropped,
-  type Field,
   type Fields,
-  isOfType,
   list,
   merge,
   names,
@@ -60,9 +25,17 @@ import {
   Refusal,
   refuse,
   statedTypes,
-  textOf,
   typesOf,
 } from "./schema_fields.ts";
+import {
+  constants,
+  constantsOf,
+  integerOf,
+  listedIn,
+  numberOf,
+  textOfPatterns,
+  uniqueList,
+} from "./schema_values.ts";
 import { References } from "./schema_references.ts";
 
 /** Largest schema as JSON, and deepest. */
@@ -70,15 +43,6 @@ const MAX_BYTES = 64 << 10, MAX_DEPTH = 128;
 
 /** Most schemas that are joined with others, and most pairs that are compared. */
 const MAX_JOINED = 2000, MAX_COMPARED = 10_000;
-
-/** Most schemas whose keywords are left out. */
-const MAX_DROPPED = 32;
-
-/** Most digits of multiples: numbers of more are not exact in other programs. */
-const MAX_MULTIPLE = 10n ** 15n - 1n;
-
-/** Most values of which each may come once in any order; more come in theirs. */
-const MAX_UNORDERED = 8;
 
 /**
  * The grammar of a schema.
@@ -88,24 +52,6 @@ export function schemaGrammar(schema: unknown, options?: SchemaOptions): Grammar
   const rules = new Rules();
   addSchema(schema, rules, options);
   return rules.grammar();
-}
-
-/**
- * The keywords that a grammar of the objects of a schema leaves out, by their schemas; none unless it may.
- * @throws {DataError} where that does not suffice, or no object is allowed
- */
-export function unsupportedOf(schema: unknown, mayDrop: boolean): Dropped {
-  const dropped: Dropped = new Map();
-  for (;;) {
-    try {
-      networkOf(schemaGrammar(schema, { dropped, isObject: true }));
-      return dropped;
-    } catch (error) {
-      if (!(error instanceof Refusal) || !error.drop(dropped) || dropped.size > MAX_DROPPED) {
-        throw error;
-      }
-    }
-  }
 }
 
 /** What of a schema holds. */
@@ -131,6 +77,9 @@ export function addSchema(schema: unknown, rules: Rules, options: SchemaOptions 
   return new Translator(schema, rules, options).root;
 }
 
+const NO_FIELDS: Fields = new Map();
+const OBJECT: Fields = new Map([["type", { value: "object", number: undefined }]]);
+
 class Translator {
   readonly root: Expression;
   readonly #references: References;
@@ -138,7 +87,6 @@ class Translator {
   /** Schemas that were joined so far, and pairs that were compared. */
   #joined = 0;
   #compared = 0;
-  #uniques = 0;
   #depth = 0;
 
   constructor(
@@ -148,31 +96,40 @@ class Translator {
   ) {
     this.#references = new References(schema);
     this.root = options.isObject
-      ? rules.named(options, () => this.#value({ allOf: [schema], type: "object" }))
+      ? rules.named(options, () => this.#value(schema, OBJECT))
       : this.#named(schema);
   }
 
   /** The rule of a schema that may be referred to. */
   #named(schema: unknown): Expression {
-    return this.rules.named(schema, () => this.#value(schema, true));
+    return this.rules.named(schema, () => this.#value(schema, NO_FIELDS));
   }
 
-  /** The values of a schema, of its own rule or within that of another. */
-  #value(schema: unknown, isNamed = false): Expression {
-    if (schema === true) return anyValue(this.rules);
+  /** The values of a schema, in its own rule where there are fields to join it with. */
+  #value(schema: unknown, others?: Fields): Expression {
+    if (schema === true) return others === OBJECT ? anyObject(this.rules) : anyValue(this.rules);
     if (schema === false) return NOTHING;
     // What is joined with a reference may lead back here.
-    if (!isNamed && isObject(schema) && "$ref" in schema) return this.#named(schema);
+    if (!others && isObject(schema) && "$ref" in schema) return this.#named(schema);
+    return this.#noting(schema, () => {
+      const fields = this.#fields(schema);
+      return this.#ofFields(others ? merge(fields, others, "type") : fields);
+    });
+  }
+
+  #fields(schema: unknown): Fields {
+    const isRoot = this.#references.root === schema;
+    return this.#noting(schema, () => read(schema, isRoot, this.options.dropped));
+  }
+
+  /** Notes the schema of a refusal. */
+  #noting<T>(schema: unknown, work: () => T): T {
     try {
-      return this.#ofFields(this.#fields(schema));
+      return work();
     } catch (error) {
       if (error instanceof Refusal && isObject(schema)) error.schema ??= schema;
       throw error;
     }
-  }
-
-  #fields(schema: unknown): Fields {
-    return read(schema, this.#references.root === schema, this.options.dropped);
   }
 
   #ofFields(fields: Fields): Expression {
@@ -191,9 +148,9 @@ class Translator {
       case "string":
         return this.#string(fields);
       case "number":
-        return this.#number(fields);
+        return numberOf(fields, this.rules);
       case "integer":
-        return types.includes("number") ? NOTHING : this.#integer(fields);
+        return types.includes("number") ? NOTHING : integerOf(fields, this.rules);
       case "boolean":
         return choice("true", "false");
       case "null":
@@ -303,71 +260,13 @@ class Translator {
     }
     const key = JSON.stringify([patterns, min, max]);
     const known = this.#strings.get(key) ??
-      this.rules.shared(patterns.length === 0 ? string(min, max) : this.#text(patterns, min, max));
+      this.rules.shared(
+        patterns.length === 0
+          ? string(min, max)
+          : textOfPatterns(patterns, { min, max }, this.rules),
+      );
     this.#strings.set(key, known);
     return known;
-  }
-
-  /** Strings of a length that match all these patterns. */
-  #text(patterns: readonly string[], min: number, max: number): Expression {
-    const all = patterns.map(patternText), [only] = all;
-    const isFree = min === 0 && max === Infinity;
-    if (only && all.length === 1 && isFree) return sequence('"', only, '"');
-    const counter = {
-      apart: "",
-      next: (count: number) =>
-        count < max ? Math.min(count + 1, max < Infinity ? max : min) : undefined,
-      isEnd: (count: number) => count >= min,
-    };
-    const text = intersection(all, counter, "character", this.rules);
-    if (text) return sequence('"', text, '"');
-    const keyword = isFree ? "pattern" : max < Infinity ? "maxLength" : "minLength";
-    return refuse(keyword, "beside a pattern or format with which it needs too many states");
-  }
-
-  #integer(fields: Fields): Expression {
-    const high = least([
-      mapped(bound(fields, "maximum"), floor),
-      mapped(bound(fields, "exclusiveMaximum"), (value) => ceil(value) - 1n),
-    ]);
-    const low = least([
-      mapped(bound(fields, "minimum"), (value) => -ceil(value)),
-      mapped(bound(fields, "exclusiveMinimum"), (value) => -(floor(value) + 1n)),
-    ]);
-    const multiple = fields.get("multipleOf");
-    if (multiple) return this.#multiples(multiple.value, mapped(low, (value) => -value), high);
-    if (low === undefined && high === undefined) return this.rules.named("integer", () => INTEGER);
-    return integers(mapped(low, (value) => -value), high);
-  }
-
-  #multiples(of: unknown, low: bigint | undefined, high: bigint | undefined): Expression {
-    if (!Number.isSafeInteger(of) || of as number <= 0) refuse("multipleOf", `for ${show(of)}`);
-    const numbers = integers(
-      -least([mapped(low, (value) => -value), MAX_MULTIPLE])!,
-      least([high, MAX_MULTIPLE]),
-    );
-    if (of === 1) return numbers;
-    const counter = {
-      apart: "0123456789",
-      next: (rest: number, point: number) =>
-        point === 45 ? rest : (10 * rest + point - 48) % (of as number), // "-", and digits from "0"
-      isEnd: (rest: number) => rest === 0,
-    };
-    return intersection([numbers], counter, "class", this.rules) ??
-      refuse("multipleOf", `for ${show(of)}, which needs too many states`);
-  }
-
-  #number(fields: Fields): Expression {
-    // Multiples of an integer are integers.
-    if (fields.has("multipleOf")) return this.#integer(fields);
-    const next = (keyword: string, neighbour: typeof above) =>
-      mapped(
-        bound(fields, keyword),
-        (value) => neighbour(value) ?? refuse(keyword, `with more than ${MAX_BOUND} digits`),
-      );
-    const low = stricter([bound(fields, "minimum"), next("exclusiveMinimum", above)], 1);
-    const high = stricter([bound(fields, "maximum"), next("exclusiveMaximum", below)], -1);
-    return low || high ? decimals(low, high) : anyNumber(this.rules);
   }
 
   #array(fields: Fields): Expression {
@@ -390,7 +289,7 @@ class Translator {
     if (fields.has("uniqueItems") && max > 1) {
       const values = prefix.length > 0 ? undefined : this.#valuesOf(stated);
       if (!values) refuse("uniqueItems", "unless items are an enum or at most one");
-      return this.#unique(values!, min, max);
+      return uniqueList(values!, { min, max }, this.rules);
     }
     if (isOpen && stated === undefined && min === 0 && max === Infinity) {
       return anyArray(this.rules);
@@ -406,25 +305,6 @@ class Translator {
     const types = statedTypes(fields);
     if (!types?.every((type) => type === "boolean" || type === "null")) return undefined;
     return types.flatMap((type) => type === "null" ? ["null"] : ["true", "false"]);
-  }
-
-  /** Lists of values, each at most once. */
-  #unique(values: readonly Expression[], min: number, max: number): Expression {
-    if (values.length > MAX_UNORDERED && values.length ** 2 > MAX_STATES) {
-      refuse("uniqueItems", `for an enum of ${values.length} values`);
-    }
-    const isOrdered = values.length > MAX_UNORDERED, name = `unique ${this.#uniques++}`;
-    const behind = (left: readonly number[], count: number): Expression =>
-      this.rules.named(`${name} ${left} ${count}`, () => {
-        const next = left.map((value, i) => {
-          const others = left.filter((_, other) => isOrdered ? other > i : other !== i);
-          const item = values[value]!;
-          return sequence(count === 0 ? item : separated(item), behind(others, count + 1));
-        });
-        const end = count === 0 ? "]" : sequence(BLANK, "]");
-        return choice(count >= min ? end : NOTHING, ...(count < max ? next : []));
-      });
-    return sequence("[", BLANK, behind([...values.keys()], 0));
   }
 
   #object(fields: Fields): Expression {
@@ -508,83 +388,9 @@ class Translator {
   }
 }
 
-/** Bounds of the number of properties, where they must be counted; `named` properties have a name. */
-function boundsOf(
-  fields: Fields,
-  named: number,
-  required: number,
-  isOpen: boolean,
-): { readonly min: number; readonly max: number } {
-  let [min, max] = [count(fields, "minProperties", 0), count(fields, "maxProperties", Infinity)];
-  if (min > max) refuse("minProperties", 'above "maxProperties"');
-  if (min <= required) min = 0;
-  if (!isOpen && max >= named) max = Infinity;
-  // Of two properties under one name, one counts.
-  if (min > 1 && isOpen) refuse("minProperties", "beside additional properties");
-  if ((named + 1) * countsOf({ min, max }) > MAX_STATES) {
-    const keyword = min > 1 ? "minProperties" : max < Infinity ? "maxProperties" : "properties";
-    refuse(keyword, `for more properties than ${MAX_STATES} states count`);
-  }
-  return { min, max };
-}
-
-/** The values of `const` or `enum`, as far as what is beside them allows. */
-function listedIn(fields: Fields): Field[] {
-  const keyword = fields.has("const") ? "const" : "enum";
-  const other = [...fields.keys()].find((name) =>
-    !["const", "enum", "type", "format"].includes(name)
-  );
-  if (other !== undefined) refuse(other, `beside "${keyword}"`);
-  const fixed = fields.get("const"), listed = fields.get("enum");
-  const format = FORMATS.get(String(fields.get("format")?.value));
-  const all = listed
-    ? list("enum", listed.value).map(([value, number]) => ({ value, number }))
-    : [fixed!];
-  const types = statedTypes(fields);
-  const possible = all.filter((one) =>
-    (!fixed || textOf(one) === textOf(fixed)) &&
-    (!types || types.some((type) => isOfType(one.value, type))) &&
-    (!format || typeof one.value !== "string" || new RegExp(format, "u").test(one.value))
-  );
-  if (possible.length === 0) refuse(keyword, "where no value fits what is beside it");
-  return [...new Map(possible.map((one) => [textOf(one), one])).values()];
-}
-
-function constantsOf(fields: Fields): Expression[] {
-  return listedIn(fields).map((one) => {
-    if (Math.abs(Number(one.value)) === Infinity) {
-      refuse(fields.has("const") ? "const" : "enum", "with a number that is not finite");
-    }
-    return constant(one.value, one.number);
-  });
-}
-
-function constants(fields: Fields): Expression {
-  const expressions = constantsOf(fields);
-  const texts = expressions.filter((one) => typeof one === "string");
-  return choice(oneOfTexts(texts), ...expressions.filter((one) => typeof one !== "string"));
-}
-
 /** Fields but for one, and that one. */
 function without(fields: Fields, keyword: string): { given: unknown; others: Fields } {
   const others = new Map(fields);
   others.delete(keyword);
   return { given: fields.get(keyword)!.value, others };
-}
-
-function mapped<A, B>(value: A | undefined, to: (value: A) => B): B | undefined {
-  return value === undefined ? undefined : to(value);
-}
-
-function least(values: readonly (bigint | undefined)[]): bigint | undefined {
-  return values.reduce((a, b) => a === undefined || b !== undefined && b < a ? b : a);
-}
-
-/** The stricter of two bounds: the greater one by sign 1, the less by −1. */
-function stricter(
-  [a, b]: readonly [Decimal | undefined, Decimal | undefined],
-  sign: number,
-): Decimal | undefined {
-  if (!a || !b) return a ?? b;
-  return sign * compare(a, b) >= 0 ? a : b;
 }

@@ -2,6 +2,7 @@
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
 import { parseExactJson } from "../base/exact_json.ts";
+import { TooMuchWork } from "./automaton.ts";
 import { keepLast } from "../base/recent.ts";
 import { openTokenizer } from "../tokenizer/tokenizer.ts";
 import type { GrammarAnswer, GrammarQuestion, SentSource, Vocabulary } from "./engine.ts";
@@ -34,9 +35,15 @@ async function maskOf({ key, source, text, tokens }: GrammarQuestion): Promise<G
   if (!matcher) return { isUnknown: true };
   keepLast(matchers, key, matcher, MAX_GRAMMARS);
   const before = matcher.work;
-  const mask = matcher.mask(text, tokens);
-  dropLarge();
-  return { mask, work: matcher.work - before };
+  try {
+    const mask = matcher.mask(text, tokens);
+    dropLarge();
+    return { mask, work: matcher.work - before };
+  } catch (error) {
+    // What took too much work takes memory.
+    if (error instanceof TooMuchWork) matchers.delete(key);
+    throw error;
+  }
 }
 
 /** A schema is refused before the vocabulary is read. */

@@ -15,8 +15,9 @@ import {
   Rules,
   sequence,
 } from "../grammar/expression.ts";
-import { addSchema, unsupportedOf } from "../grammar/schema.ts";
-import type { Dropped } from "../grammar/schema_fields.ts";
+import { networkOf } from "../grammar/network.ts";
+import { addSchema, schemaGrammar } from "../grammar/schema.ts";
+import { type Dropped, Refusal } from "../grammar/schema_fields.ts";
 import type { ChatMessage } from "../tokenizer/chat.ts";
 import { lengthBegun } from "../session/stream.ts";
 import { badField } from "./errors.ts";
@@ -76,6 +77,9 @@ const LLAMA3: ToolFormat = {
 /** Most tools, and most characters of all together: templates write them into the prompt. */
 const MAX_TOOLS = 128, MAX_CHARACTERS = 128 << 10;
 
+/** Most schemas of a function whose keywords are left out. */
+const MAX_DROPPED = 32;
+
 /** Returns the format of tool calls of a chat template; undefined for one that knows none. */
 export function toolFormatOf(template: string | undefined): ToolFormat | undefined {
   if (!template || !/\btools\b/.test(template)) return undefined;
@@ -106,11 +110,28 @@ function readTool(given: unknown, i: number): Tool {
   }
   const { name, parameters = true, strict } = body;
   try {
-    const dropped = unsupportedOf(parameters, strict !== true);
+    const dropped = droppedOf(parameters, strict !== true);
     return { name: String(name), parameters, dropped, isStrict: strict === true, given };
   } catch (error) {
     if (!(error instanceof DataError)) throw error;
     throw badField(`tools[${i}]`, `\`tools[${i}]\`: ${error.message}`);
+  }
+}
+
+/**
+ * The keywords of parameters that are not enforced, by their schemas; none unless they may be left out.
+ * @throws {DataError} where that does not suffice, or no object is allowed
+ */
+function droppedOf(parameters: unknown, mayDrop: boolean): Dropped {
+  const dropped: Dropped = new Map();
+  for (;;) {
+    try {
+      networkOf(schemaGrammar(parameters, { dropped, isObject: true }));
+      return dropped;
+    } catch (error) {
+      const isDropped = mayDrop && error instanceof Refusal && error.drop(dropped);
+      if (!isDropped || dropped.size > MAX_DROPPED) throw error;
+    }
   }
 }
 
