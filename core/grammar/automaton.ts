@@ -45,6 +45,8 @@ export class TooMuchWork extends DataError {
 
 /** Stacks under one frame: a node to come back to, or a loop with the times that its body was begun. */
 interface Frame {
+  /** Its own number alone. */
+  readonly members: readonly number[];
   readonly node: number;
   readonly count: number;
   readonly below: number;
@@ -64,9 +66,11 @@ export class Automaton {
   readonly #classOf = new Uint8Array(256);
   readonly #byteOf: number[] = [];
   readonly #states: State[] = [];
-  readonly #statesOf = new Map<number, number[]>();
+  readonly #statesOf = new Map<string, number>();
   /** Sets of stacks: those under one frame, or the numbers of several such sets. */
-  readonly #stacks: (Frame | readonly number[])[] = [{ node: 0, count: 0, below: 0, head: 0 }];
+  readonly #stacks: (Frame | Pick<Frame, "members">)[] = [
+    { node: 0, count: 0, below: 0, head: 0, members: [EMPTY] },
+  ];
   readonly #heads = new Map([[0, EMPTY]]);
   readonly #framed = new Map<number, number>();
   readonly #unions = new Map<string, number>();
@@ -219,12 +223,9 @@ export class Automaton {
       else if (node.kind === "call") enter(node.body, 0, this.#push(node.next, 0, stack));
       else {
         for (const one of this.#members(stack)) {
-          if (one === EMPTY) {
-            isComplete = true;
-            continue;
-          }
           const { node, count, below } = this.#stacks[one] as Frame;
-          enter(node, count, below);
+          if (one === EMPTY) isComplete = true;
+          else enter(node, count, below);
         }
       }
     }
@@ -235,14 +236,13 @@ export class Automaton {
   /** The number of a state. */
   #state(nodes: readonly number[], stacks: readonly number[], isComplete: boolean): number {
     const sorted = { ...this.#inOrder(nodes, stacks), isComplete };
-    const hash = hashOf(sorted);
-    const alike = this.#statesOf.get(hash) ?? [];
-    const known = alike.find((number) => isEqual(this.#states[number]!, sorted));
+    const key = `${isComplete} ${sorted.nodes} ${sorted.stacks}`;
+    const known = this.#statesOf.get(key);
     if (known !== undefined) return known;
-    this.#size += 8 * nodes.length + 4 * this.#byteOf.length + 400;
+    this.#size += 8 * nodes.length + 2 * key.length + 4 * this.#byteOf.length + 400;
     const next = new Int32Array(this.#byteOf.length).fill(-1);
     const number = this.#states.push({ ...sorted, next }) - 1;
-    this.#statesOf.set(hash, [...alike, number]);
+    this.#statesOf.set(key, number);
     return number;
   }
 
@@ -272,8 +272,7 @@ export class Automaton {
 
   /** The sets of one frame that a set of stacks is made of. */
   #members(set: number): readonly number[] {
-    const stacks = this.#stacks[set]!;
-    return "head" in stacks ? [set] : stacks;
+    return this.#stacks[set]!.members;
   }
 
   /** The stacks of all these sets. */
@@ -303,7 +302,7 @@ export class Automaton {
     }).sort();
     const memberKey = members.join();
     const set = members.length === 1 ? members[0]! : this.#unions.get(memberKey) ??
-      this.#stacks.push([...members]) - 1;
+      this.#stacks.push({ members: [...members] }) - 1;
     this.#unions.set(key, set).set(memberKey, set);
     this.#size += 2 * (key.length + memberKey.length) + 8 * members.length + 200;
     return set;
@@ -318,7 +317,8 @@ export class Automaton {
     const head = numbered(this.#heads, node * PAIR + count);
     const found = this.#framed.get(head * PAIR + below);
     if (found !== undefined) return found;
-    const framed = this.#stacks.push({ node, count, below, head }) - 1;
+    const framed = this.#stacks.length;
+    this.#stacks.push({ node, count, below, head, members: [framed] });
     this.#framed.set(head * PAIR + below, framed);
     this.#size += 150;
     return framed;
@@ -376,20 +376,6 @@ export class Automaton {
       this.#classOf[byte] = this.#byteOf.length - 1;
     }
   }
-}
-
-function hashOf({ nodes, stacks, isComplete }: Omit<State, "next">): number {
-  let hash = isComplete ? 1 : 0;
-  for (let i = 0; i < nodes.length; i++) {
-    hash = Math.imul(Math.imul(hash ^ nodes[i]!, 0x9e3779b1) ^ stacks[i]!, 0x85ebca6b);
-    hash ^= hash >>> 15;
-  }
-  return hash;
-}
-
-function isEqual(one: Omit<State, "next">, other: Omit<State, "next">): boolean {
-  return one.isComplete === other.isComplete && one.nodes.length === other.nodes.length &&
-    one.nodes.every((node, i) => node === other.nodes[i] && one.stacks[i] === other.stacks[i]);
 }
 
 /** The number of a key, the next one for a new key. */

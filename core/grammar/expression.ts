@@ -79,34 +79,20 @@ export function repeat(part: Expression, min: number, max = Infinity): Expressio
   return max < min ? NOTHING : { kind: "repeat", part, min, max };
 }
 
-/** Returns whether an expression without rules may read nothing. */
+/** Returns whether an expression may read nothing; a rule is taken for one that may not. */
 export function isEmpty(expression: Expression): boolean {
   if (typeof expression === "string") return expression === "";
-  switch (expression.kind) {
-    case "sequence":
-      return expression.parts.every(isEmpty);
-    case "choice":
-      return expression.options.some(isEmpty);
-    case "repeat":
-      return expression.min === 0 || isEmpty(expression.part);
-    default:
-      return false;
-  }
+  if (expression.kind === "choice") return expression.options.some(isEmpty);
+  if (expression.kind === "sequence") return expression.parts.every(isEmpty);
+  return expression.kind === "repeat" && (expression.min === 0 || isEmpty(expression.part));
 }
 
 /** The expressions that an expression is made of. */
 export function partsOf(expression: Expression): readonly Expression[] {
   if (typeof expression === "string") return [];
-  switch (expression.kind) {
-    case "sequence":
-      return expression.parts;
-    case "choice":
-      return expression.options;
-    case "repeat":
-      return [expression.part];
-    default:
-      return [];
-  }
+  if (expression.kind === "repeat") return [expression.part];
+  if (expression.kind === "sequence") return expression.parts;
+  return expression.kind === "choice" ? expression.options : [];
 }
 
 /** All ranges of characters in an expression. */

@@ -100,7 +100,7 @@ function has(ranges: Ranges, point: number): boolean {
   return ranges.some(([first, last]) => first <= point && point <= last);
 }
 
-/** What may follow a character at the beginning of an expression. */
+/** Rest of an expression after a character at its beginning. */
 function derivative(expression: Expression, point: number, forms: Forms): Expression {
   const after = (one: Expression) => derivative(one, point, forms);
   if (typeof expression === "string") {

@@ -5,7 +5,14 @@
  * text that the network allows can be continued to its end.
  */
 import { DataError } from "../base/errors.ts";
-import { type Character, type Expression, Forms, type Grammar, partsOf } from "./expression.ts";
+import {
+  type Character,
+  type Expression,
+  Forms,
+  type Grammar,
+  isEmpty,
+  partsOf,
+} from "./expression.ts";
 import { spellings } from "./json_text.ts";
 import { byteSequences } from "./utf8.ts";
 
@@ -67,7 +74,7 @@ class Builder {
   readonly #characters = new Map<number, Character>();
   readonly #characterNodes = new Map<string, number>();
   /** Nodes by what they do: equal alternatives are one. */
-  readonly #equal = new Map<string, number>();
+  readonly #equal = new Map<string | number, number>();
   /** Rules whose first node is promised. */
   readonly #open: number[] = [];
 
@@ -166,7 +173,9 @@ class Builder {
   }
 
   #add(node: Node): number {
-    const key = Object.values(node).join();
+    const key = node.kind === "byte"
+      ? node.next * 0x10000 + node.first * 0x100 + node.last
+      : Object.values(node).join();
     const number = this.#equal.get(key) ?? this.#new(node);
     this.#equal.set(key, number);
     return number;
@@ -209,20 +218,11 @@ function possibleRules({ rules }: Grammar): boolean[] {
   }
   const ends = (expression: Expression): boolean => {
     if (typeof expression === "string") return true;
-    switch (expression.kind) {
-      case "class":
-        return expression.ranges.length > 0;
-      case "character":
-        return true;
-      case "sequence":
-        return expression.parts.every(ends);
-      case "choice":
-        return expression.options.some(ends);
-      case "repeat":
-        return expression.min === 0 || ends(expression.part);
-      case "rule":
-        return isPossible[expression.rule]!;
-    }
+    const { kind } = expression;
+    if (kind === "rule") return isPossible[expression.rule]!;
+    if (kind === "class") return expression.ranges.length > 0;
+    if (kind === "choice") return expression.options.some(ends);
+    return kind === "repeat" && expression.min === 0 || partsOf(expression).every(ends);
   };
   const open = new Set(rules.keys());
   for (const rule of open) {
@@ -271,18 +271,10 @@ function requireProgress({ rules }: Grammar): void {
 
 /** Adds the rules that an expression may begin with; returns whether it may read nothing. */
 function collectFirst(expression: Expression, found: Set<number>): boolean {
-  if (typeof expression === "string") return expression === "";
-  switch (expression.kind) {
-    case "rule":
-      found.add(expression.rule);
-      return false; // no rule of a schema is empty
-    case "sequence":
-      return expression.parts.every((part) => collectFirst(part, found));
-    case "choice":
-      return expression.options.map((one) => collectFirst(one, found)).some((isEmpty) => isEmpty);
-    case "repeat":
-      return collectFirst(expression.part, found) || expression.min === 0;
-    default:
-      return false;
-  }
+  const isObject = typeof expression === "object";
+  if (isObject && expression.kind === "rule") found.add(expression.rule);
+  const collect = (part: Expression) => collectFirst(part, found);
+  if (isObject && expression.kind === "sequence") return expression.parts.every(collect);
+  partsOf(expression).forEach(collect);
+  return isEmpty(expression); // no rule of a schema is
 }

@@ -54,7 +54,7 @@ export function schemaGrammar(schema: unknown, options?: SchemaOptions): Grammar
   return rules.grammar();
 }
 
-/** What of a schema holds. */
+/** Parts of a schema that hold. */
 export interface SchemaOptions {
   /** Keywords that are left out. */
   readonly dropped?: Dropped;

@@ -17,7 +17,7 @@ export interface RequestRecord {
   readonly totalMs: number;
   /** Message of a refusal. */
   readonly error: string | undefined;
-  /** What of the request was not done. */
+  /** Says which part of the request was not done. */
   readonly note: string | undefined;
 }
 
