@@ -1,16 +1,15 @@
 /**
  * The states that texts of a grammar may be in, made as texts come to them.
  *
- * A state is a set of places: a node of the network, and a stack of calls and loops that are open. Loops
- * count on the stack. States and stacks are numbered, so that equal ones are the same.
+ * A state is a set of places: nodes of the network, each with the stacks of calls and loops that may be open
+ * there. Loops count on the stack. Stacks that differ only below a frame share that frame, so that a text
+ * with many readings has few of them. States and sets of stacks are numbered: equal ones are the same.
  */
+import { DataError } from "../base/errors.ts";
 import type { Character } from "./expression.ts";
 import type { Network, Split } from "./network.ts";
 
-/** Most places of a state: further ones of a grammar that is ambiguous beyond it are left out. */
-const MAX_PLACES = 65_536;
-
-/** Place of nothing on a stack. */
+/** The set of the one stack that is empty. */
 const EMPTY = 0;
 
 /** Factor that makes one number of two. */
@@ -35,17 +34,31 @@ interface State {
   readonly next: Int32Array;
 }
 
-/** A node to come back to, or a loop with the number of times that its body was begun. */
+/** A grammar of which a text has too many readings. */
+export class TooMuchWork extends DataError {
+  constructor() {
+    super(
+      "the schema reads a text in too many ways: name alternatives apart, or bound their number",
+    );
+  }
+}
+
+/** Stacks under one frame: a node to come back to, or a loop with the times that its body was begun. */
 interface Frame {
+  /** Its own number alone. */
+  readonly members: readonly number[];
   readonly node: number;
   readonly count: number;
   readonly below: number;
+  /** Number of node and count. */
+  readonly head: number;
 }
 
 export class Automaton {
   readonly start: number;
-  /** Number of places visited so far. */
+  /** Number of places visited so far, and the most that may be. */
   work = 0;
+  limit = Infinity;
   #size = 0;
   /** First and last byte of nodes that read one; zero for others, as no text has a byte of zero. */
   readonly #bytes: Uint16Array;
@@ -53,11 +66,15 @@ export class Automaton {
   readonly #classOf = new Uint8Array(256);
   readonly #byteOf: number[] = [];
   readonly #states: State[] = [];
-  readonly #statesOf = new Map<number, number[]>();
-  readonly #frames: Frame[] = [{ node: 0, count: 0, below: 0 }];
-  readonly #heads = new Map<number, number>();
-  readonly #stackOf = new Map<number, number>();
-  readonly #clamped = new Map<number, number>();
+  readonly #statesOf = new Map<string, number>();
+  /** Sets of stacks: those under one frame, or the numbers of several such sets. */
+  readonly #stacks: (Frame | Pick<Frame, "members">)[] = [
+    { node: 0, count: 0, below: 0, head: 0, members: [EMPTY] },
+  ];
+  readonly #heads = new Map([[0, EMPTY]]);
+  readonly #framed = new Map<number, number>();
+  readonly #unions = new Map<string, number>();
+  readonly #clamped = new Map([[EMPTY, EMPTY]]);
 
   /** `longest`: bytes of a token. */
   constructor(private readonly network: Network, private readonly longest: number) {
@@ -97,22 +114,26 @@ export class Automaton {
   /** The first run of a state, with the most that any place of it leaves. */
   run(state: number): Run | undefined {
     const { nodes, stacks } = this.#states[state]!;
-    const node = nodes.find((node, i) => this.#leftAt(node, stacks[i]!) > 0);
-    if (node === undefined) return undefined;
-    let left = 0;
     for (let i = 0; i < nodes.length; i++) {
-      if (nodes[i] === node) left = Math.max(left, this.#leftAt(node, stacks[i]!));
+      if (!this.network.characters.has(nodes[i]!)) continue;
+      let left = 0;
+      for (const one of this.#members(stacks[i]!)) {
+        left = Math.max(left, this.#leftAt(nodes[i]!, one));
+      }
+      if (left > 0) return { node: nodes[i]!, left };
     }
-    return { node, left };
+    return undefined;
   }
 
   /** The same state without the run of a character. */
   withoutRun(state: number, node: number): number {
     const { nodes, stacks } = this.#states[state]!;
-    const kept = [...nodes.keys()].filter((i) =>
-      nodes[i] !== node || this.#leftAt(node, stacks[i]!) === 0
+    const others = Array.from(
+      stacks,
+      (set, i) => this.#members(set).filter((one) => nodes[i] !== node || !this.#leftAt(node, one)),
     );
-    return this.#state(kept.map((i) => nodes[i]!), kept.map((i) => stacks[i]!), false);
+    const kept = [...others.keys()].filter((i) => others[i]!.length > 0);
+    return this.#state(kept.map((i) => nodes[i]!), kept.map((i) => this.#union(others[i]!)), false);
   }
 
   /**
@@ -121,20 +142,22 @@ export class Automaton {
    */
   clamped(state: number, run?: Run, reach: number = this.longest): number {
     const { nodes, stacks, isComplete } = this.#states[state]!;
-    const clamped = Array.from(stacks, (stack, i) => {
-      const isInRun = nodes[i] === run?.node && this.#leftAt(run!.node, stack) > 0;
-      if (!isInRun) return this.#clampedStack(stack);
-      const { node, count, below } = this.#frames[stack]!;
-      return this.#push(node, this.#clampedCount(node, count, reach), this.#clampedStack(below));
+    const clamped = Array.from(stacks, (set, i) => {
+      if (nodes[i] !== run?.node) return this.#clampedSet(set);
+      return this.#union(
+        this.#members(set).map((one) =>
+          this.#clampedFrame(one, this.#leftAt(run!.node, one) > 0 ? reach : this.longest)
+        ),
+      );
     });
-    if (clamped.every((stack, i) => stack === stacks[i])) return state;
+    if (clamped.every((set, i) => set === stacks[i])) return state;
     return this.#state([...nodes], clamped, isComplete);
   }
 
-  /** Times that a repeated character may still come; zero where a place is not within one. */
-  #leftAt(node: number, stack: number): number {
-    if (!this.network.characters.has(node) || stack === EMPTY) return 0;
-    const { node: above, count } = this.#frames[stack]!;
+  /** Times that a repeated character may still come; zero where stacks of a frame are not within one. */
+  #leftAt(node: number, framed: number): number {
+    if (framed === EMPTY) return 0;
+    const { node: above, count } = this.#stacks[framed] as Frame;
     const loop = this.network.nodes[above]!;
     if (loop.kind !== "loop" || loop.body !== node) return 0;
     return loop.max === Infinity ? Infinity : loop.max - count + 1;
@@ -155,7 +178,7 @@ export class Automaton {
       }
     };
     for (let i = 0; i < nodes.length; i++) read(nodes[i]!, stacks[i]!);
-    this.work += nodes.length + 1;
+    this.#spend(nodes.length + 1);
     const isSettled = nextNodes.every((node) => this.#isReader(node));
     const number = isSettled && nextNodes.length > 0
       ? this.#state(nextNodes, nextStacks, false)
@@ -174,8 +197,9 @@ export class Automaton {
     let isComplete = false;
     const go = (node: number, stack: number): void => {
       const place = node * PAIR + stack;
-      if (seen.has(place) || seen.size >= MAX_PLACES) return;
+      if (seen.has(place)) return;
       seen.add(place);
+      this.#spend(1);
       nodes.push(node);
       stacks.push(stack);
     };
@@ -197,59 +221,138 @@ export class Automaton {
         stacks[kept++] = stack;
       } else if (node.kind === "split") { for (const one of node.nodes) enter(one, 0, stack); }
       else if (node.kind === "call") enter(node.body, 0, this.#push(node.next, 0, stack));
-      else if (stack === EMPTY) isComplete = true;
       else {
-        const { node, count, below } = this.#frames[stack]!;
-        enter(node, count, below);
+        for (const one of this.#members(stack)) {
+          const { node, count, below } = this.#stacks[one] as Frame;
+          if (one === EMPTY) isComplete = true;
+          else enter(node, count, below);
+        }
       }
     }
-    this.work += nodes.length;
     nodes.length = stacks.length = kept;
     return this.#state(nodes, stacks, isComplete);
   }
 
   /** The number of a state. */
   #state(nodes: readonly number[], stacks: readonly number[], isComplete: boolean): number {
-    const sorted = { ...inOrder(nodes, stacks), isComplete };
-    const hash = hashOf(sorted);
-    const alike = this.#statesOf.get(hash) ?? [];
-    const known = alike.find((number) => isEqual(this.#states[number]!, sorted));
+    const sorted = { ...this.#inOrder(nodes, stacks), isComplete };
+    const key = `${isComplete} ${sorted.nodes} ${sorted.stacks}`;
+    const known = this.#statesOf.get(key);
     if (known !== undefined) return known;
-    this.#size += 8 * nodes.length + 4 * this.#byteOf.length + 400;
+    this.#size += 8 * nodes.length + 2 * key.length + 4 * this.#byteOf.length + 400;
     const next = new Int32Array(this.#byteOf.length).fill(-1);
     const number = this.#states.push({ ...sorted, next }) - 1;
-    this.#statesOf.set(hash, [...alike, number]);
+    this.#statesOf.set(key, number);
     return number;
   }
 
-  #push(node: number, count: number, below: number): number {
-    const head = numbered(this.#heads, node * PAIR + count);
-    const found = this.#stackOf.get(head * PAIR + below);
-    if (found !== undefined) return found;
-    const stack = this.#frames.push({ node, count, below }) - 1;
-    this.#stackOf.set(head * PAIR + below, stack);
-    this.#size += 150;
-    return stack;
+  /** Places in order, each node once. */
+  #inOrder(
+    nodes: readonly number[],
+    stacks: readonly number[],
+  ): Pick<State, "nodes" | "stacks"> {
+    let isSorted = true;
+    for (let i = 1; i < nodes.length && isSorted; i++) isSorted = nodes[i - 1]! < nodes[i]!;
+    if (isSorted) return { nodes: Uint32Array.from(nodes), stacks: Uint32Array.from(stacks) };
+    const sets = new Map<number, number[]>();
+    for (const [i, node] of nodes.entries()) {
+      const known = sets.get(node);
+      if (known) known.push(stacks[i]!);
+      else sets.set(node, [stacks[i]!]);
+    }
+    const order = Uint32Array.from(sets.keys()).sort();
+    return { nodes: order, stacks: order.map((node) => this.#union(sets.get(node)!)) };
   }
 
-  #clampedStack(stack: number): number {
-    if (stack === EMPTY) return EMPTY;
-    const known = this.#clamped.get(stack);
+  /** Counts work. @throws {TooMuchWork} where it is more than may be */
+  #spend(work: number): void {
+    this.work += work;
+    if (this.work > this.limit) throw new TooMuchWork();
+  }
+
+  /** The sets of one frame that a set of stacks is made of. */
+  #members(set: number): readonly number[] {
+    return this.#stacks[set]!.members;
+  }
+
+  /** The stacks of all these sets. */
+  #union(sets: readonly number[]): number {
+    if (sets.length === 1) return sets[0]!;
+    const all = Uint32Array.from(new Set(sets)).sort();
+    if (all.length === 1) return all[0]!;
+    const key = all.join();
+    const known = this.#unions.get(key);
+    if (known !== undefined) return known;
+    const byHead = new Map<number, Set<number>>();
+    for (const set of all) {
+      const members = this.#members(set);
+      this.#spend(members.length);
+      for (const one of members) {
+        const { head } = this.#stacks[one] as Frame;
+        const known = byHead.get(head);
+        if (known) known.add(one);
+        else byHead.set(head, new Set([one]));
+      }
+    }
+    const members = Uint32Array.from(byHead.values(), (alike) => {
+      const [first] = alike as Iterable<number> as [number];
+      if (alike.size === 1) return first;
+      const { node, count } = this.#stacks[first] as Frame;
+      return this.#push(node, count, this.#union([...alike].map((one) => this.#below(one))));
+    }).sort();
+    const memberKey = members.join();
+    const set = members.length === 1 ? members[0]! : this.#unions.get(memberKey) ??
+      this.#stacks.push({ members: [...members] }) - 1;
+    this.#unions.set(key, set).set(memberKey, set);
+    this.#size += 2 * (key.length + memberKey.length) + 8 * members.length + 200;
+    return set;
+  }
+
+  #below(framed: number): number {
+    return (this.#stacks[framed] as Frame).below;
+  }
+
+  /** The stacks of a set under one more frame. */
+  #push(node: number, count: number, below: number): number {
+    const head = numbered(this.#heads, node * PAIR + count);
+    const found = this.#framed.get(head * PAIR + below);
+    if (found !== undefined) return found;
+    const framed = this.#stacks.length;
+    this.#stacks.push({ node, count, below, head, members: [framed] });
+    this.#framed.set(head * PAIR + below, framed);
+    this.#size += 150;
+    return framed;
+  }
+
+  #clampedSet(set: number): number {
+    const known = this.#clamped.get(set);
     if (known !== undefined) return known;
     // By hand, as stacks may be deep.
-    const above: number[] = [];
-    let at = stack;
-    while (at !== EMPTY && !this.#clamped.has(at)) {
-      above.push(at);
-      at = this.#frames[at]!.below;
+    const open = [set];
+    for (let at; (at = open.at(-1)) !== undefined;) {
+      const members = this.#members(at);
+      const below = members.map((one) => this.#below(one)).filter((one) => !this.#clamped.has(one));
+      if (below.length > 0) {
+        open.push(...below);
+        continue;
+      }
+      open.pop();
+      if (this.#clamped.has(at)) continue;
+      const clamped = members.map((one) => this.#clampedFrame(one, this.longest));
+      this.#clamped.set(at, this.#union(clamped));
     }
-    let clamped = at === EMPTY ? EMPTY : this.#clamped.get(at)!;
-    for (const one of above.reverse()) {
-      const { node, count } = this.#frames[one]!;
-      clamped = this.#push(node, this.#clampedCount(node, count, this.longest), clamped);
-      this.#clamped.set(one, clamped);
-    }
-    return clamped;
+    return this.#clamped.get(set)!;
+  }
+
+  /** A set of one frame with the least count that allows the same. */
+  #clampedFrame(framed: number, characters: number): number {
+    if (framed === EMPTY) return EMPTY;
+    const { node, count, below } = this.#stacks[framed] as Frame;
+    return this.#push(
+      node,
+      this.#clampedCount(node, count, characters),
+      this.#clampedSet(below),
+    );
   }
 
   /** The least count that meets the same bounds as `count` within the next `characters` characters. */
@@ -273,34 +376,6 @@ export class Automaton {
       this.#classOf[byte] = this.#byteOf.length - 1;
     }
   }
-}
-
-/** Places in order, each once. */
-function inOrder(
-  nodes: readonly number[],
-  stacks: readonly number[],
-): Pick<State, "nodes" | "stacks"> {
-  const isBehind = (a: number, b: number) => nodes[a]! - nodes[b]! || stacks[a]! - stacks[b]!;
-  let isSorted = true;
-  for (let i = 1; i < nodes.length && isSorted; i++) isSorted = isBehind(i - 1, i) < 0;
-  if (isSorted) return { nodes: Uint32Array.from(nodes), stacks: Uint32Array.from(stacks) };
-  const order = Uint32Array.from(nodes.keys()).sort(isBehind)
-    .filter((i, at, all) => at === 0 || isBehind(all[at - 1]!, i) !== 0);
-  return { nodes: order.map((i) => nodes[i]!), stacks: order.map((i) => stacks[i]!) };
-}
-
-function hashOf({ nodes, stacks, isComplete }: Omit<State, "next">): number {
-  let hash = isComplete ? 1 : 0;
-  for (let i = 0; i < nodes.length; i++) {
-    hash = Math.imul(Math.imul(hash ^ nodes[i]!, 0x9e3779b1) ^ stacks[i]!, 0x85ebca6b);
-    hash ^= hash >>> 15;
-  }
-  return hash;
-}
-
-function isEqual(one: Omit<State, "next">, other: Omit<State, "next">): boolean {
-  return one.isComplete === other.isComplete && one.nodes.length === other.nodes.length &&
-    one.nodes.every((node, i) => node === other.nodes[i] && one.stacks[i] === other.stacks[i]);
 }
 
 /** The number of a key, the next one for a new key. */

@@ -1,5 +1,6 @@
 /** Expressions of JSON objects and arrays: properties in a fixed order, items within bounds of their number. */
 import { choice, type Expression, NOTHING, repeat, type Rules, sequence } from "./expression.ts";
+import { count, type Fields, refuse } from "./schema_fields.ts";
 import { BLANK, member, separated, string, stringExcept } from "./json_text.ts";
 
 /** The properties of an object. */
@@ -8,6 +9,8 @@ export interface ObjectShape {
   readonly properties: readonly Property[];
   /** Value of properties behind those, under other names. */
   readonly additional: Expression;
+  /** Those names, where they are not any others. */
+  readonly key?: Expression | undefined;
   readonly min: number;
   readonly max: number;
 }
@@ -26,6 +29,26 @@ export function countsOf({ min, max }: Pick<ObjectShape, "min" | "max">): number
   return (max === Infinity ? Math.max(min, 1) : max) + 1;
 }
 
+/** Bounds of the number of properties, where they must be counted; `named` properties have a name. */
+export function boundsOf(
+  fields: Fields,
+  named: number,
+  required: number,
+  isOpen: boolean,
+): { readonly min: number; readonly max: number } {
+  let [min, max] = [count(fields, "minProperties", 0), count(fields, "maxProperties", Infinity)];
+  if (min > max) refuse("minProperties", 'above "maxProperties"');
+  if (min <= required) min = 0;
+  if (!isOpen && max >= named) max = Infinity;
+  // Of two properties under one name, one counts.
+  if (min > 1 && isOpen) refuse("minProperties", "beside additional properties");
+  if ((named + 1) * countsOf({ min, max }) > MAX_STATES) {
+    const keyword = min > 1 ? "minProperties" : max < Infinity ? "maxProperties" : "properties";
+    refuse(keyword, `for more properties than ${MAX_STATES} states count`);
+  }
+  return { min, max };
+}
+
 /**
  * An object. Of two additional properties under one name the last one counts, and both are of the schema.
  *
@@ -35,7 +58,8 @@ export function countsOf({ min, max }: Pick<ObjectShape, "min" | "max">): number
 export function objectOf(shape: ObjectShape, rules: Rules): Expression {
   const { properties, additional, min, max } = shape;
   const most = countsOf(shape) - 1;
-  const key = properties.length === 0 ? string() : stringExcept(properties.map(({ name }) => name));
+  const key = shape.key ??
+    (properties.length === 0 ? string() : stringExcept(properties.map(({ name }) => name)));
   const other = additional === NOTHING ? NOTHING : rules.shared(member(key, additional));
   const counts = Array.from({ length: most + 1 }, (_, count) => count);
   const more = (count: number) => max === Infinity ? Math.min(count + 1, most) : count + 1;

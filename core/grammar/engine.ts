@@ -10,6 +10,7 @@ import { DataError } from "../base/errors.ts";
 import { exactJsonText } from "../base/exact_json.ts";
 import { NO_PERMISSIONS } from "../base/worker_permissions.ts";
 import type { TokenConstraint, TokenMask } from "../generate/logit_rules.ts";
+import { TooMuchWork } from "./automaton.ts";
 import type { Grammar } from "./expression.ts";
 
 const CLOSED = { error: "the model was closed" };
@@ -42,16 +43,15 @@ export interface GrammarQuestion {
   readonly tokens: readonly number[];
 }
 
-/** A mask, or why there is none. */
+/** A mask with the work that it took, or why there is none. */
 export type GrammarAnswer =
-  | { readonly mask: Int32Array<ArrayBuffer> }
+  | { readonly mask: Int32Array<ArrayBuffer>; readonly work: number }
   | { readonly isUnknown: true }
   | { readonly error: string };
 
 interface Pending extends PromiseWithResolvers<GrammarAnswer> {
   readonly question: GrammarQuestion;
-  /** Characters of the source, where it has one. */
-  readonly size: number;
+  readonly of: Prepared;
   readonly signal: AbortSignal | undefined;
 }
 
@@ -59,9 +59,14 @@ interface Pending extends PromiseWithResolvers<GrammarAnswer> {
 interface Prepared {
   readonly key: string;
   readonly source: SentSource;
-  /** Characters of its text, by which small ones come first. */
-  readonly size: number;
+  /** Characters of its text, and the work of its masks so far: of two requests, the lesser comes first. */
+  cost: number;
+  /** Most that it may cost. */
+  limit: number;
 }
+
+/** Most work for a request, a part of it for each mask: ordinary schemas take less than half of these. */
+const REQUEST_WORK = 3_000_000, WORK_PER_MASK = 500;
 
 /** Follows texts through grammars. Dispose of it when no text needs them any more. */
 export class GrammarEngine implements Disposable {
@@ -70,6 +75,7 @@ export class GrammarEngine implements Disposable {
   #asked: Pending | undefined;
   #worker: Worker | undefined;
   #isClosed = false;
+  #turn = 0;
   #nextText = 0;
 
   /** The thread starts with the first grammar. */
@@ -87,16 +93,18 @@ export class GrammarEngine implements Disposable {
    * @throws {DataError} for a schema that is not supported
    */
   async constraint(given: GrammarSource, signal?: AbortSignal): Promise<TokenConstraint> {
-    const { key, source, size } = this.#prepare(given);
+    const prepared = this.#prepare(given), { key, source } = prepared;
     const text = this.#nextText++;
     const ask = async (tokens: readonly number[], signal?: AbortSignal): Promise<TokenMask> => {
       const question = { key, text, tokens };
-      const known = await this.#ask(question, 0, signal);
+      const known = await this.#ask(question, prepared, signal);
       const answer = "isUnknown" in known
-        ? await this.#ask({ ...question, source }, size, signal)
+        ? await this.#ask({ ...question, source }, prepared, signal)
         : known;
       if (!("mask" in answer)) throw new DataError("error" in answer ? answer.error : "no grammar");
       if (answer.mask.every((bits) => bits === 0)) throw new DataError("no token fits the grammar");
+      prepared.cost += answer.work;
+      if (prepared.cost > (prepared.limit += WORK_PER_MASK)) throw new TooMuchWork();
       return answer.mask;
     };
     return { first: await ask([], signal), after: (tokens) => ask(tokens) };
@@ -108,29 +116,30 @@ export class GrammarEngine implements Disposable {
     const source = "schema" in given ? { schema: exactJsonText(given.schema) } : given;
     const text = "schema" in source ? source.schema : JSON.stringify(source.rules);
     const key = createHash("sha256").update(`${"schema" in source} ${text}`).digest("hex");
-    const prepared = { key, source, size: text.length };
+    const prepared = { key, source, cost: text.length, limit: REQUEST_WORK };
     this.#prepared.set(given, prepared);
     return prepared;
   }
 
   async #ask(
     question: GrammarQuestion,
-    size: number,
+    of: Prepared,
     signal?: AbortSignal,
   ): Promise<GrammarAnswer> {
     // A thread that nothing ends would keep the program running.
     if (this.#isClosed) return CLOSED;
-    const pending = { ...Promise.withResolvers<GrammarAnswer>(), question, size, signal };
+    const pending = { ...Promise.withResolvers<GrammarAnswer>(), question, of, signal };
     this.#waiting.push(pending);
     this.#next();
     return await pending.promise;
   }
 
-  /** Asks the next question: first those of texts under way, then those with a small schema. */
+  /** Asks the next question: of the request that cost least so far, but the oldest one in each fourth turn. */
   #next(): void {
     while (!this.#asked && this.#waiting.length > 0) {
-      const least = Math.min(...this.#waiting.map(({ size }) => size));
-      const at = this.#waiting.findIndex(({ size }) => size === least);
+      const least = Math.min(...this.#waiting.map(({ of }) => of.cost));
+      const isOldest = ++this.#turn % 4 === 0;
+      const at = isOldest ? 0 : this.#waiting.findIndex(({ of }) => of.cost === least);
       const [pending] = this.#waiting.splice(at, 1);
       if (pending!.signal?.aborted) {
         pending!.reject(pending!.signal.reason);

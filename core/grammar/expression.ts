@@ -79,6 +79,51 @@ export function repeat(part: Expression, min: number, max = Infinity): Expressio
   return max < min ? NOTHING : { kind: "repeat", part, min, max };
 }
 
+/** Returns whether an expression may read nothing; a rule is taken for one that may not. */
+export function isEmpty(expression: Expression): boolean {
+  if (typeof expression === "string") return expression === "";
+  if (expression.kind === "choice") return expression.options.some(isEmpty);
+  if (expression.kind === "sequence") return expression.parts.every(isEmpty);
+  return expression.kind === "repeat" && (expression.min === 0 || isEmpty(expression.part));
+}
+
+/** The expressions that an expression is made of. */
+export function partsOf(expression: Expression): readonly Expression[] {
+  if (typeof expression === "string") return [];
+  if (expression.kind === "repeat") return [expression.part];
+  if (expression.kind === "sequence") return expression.parts;
+  return expression.kind === "choice" ? expression.options : [];
+}
+
+/** All ranges of characters in an expression. */
+export function* rangesIn(expression: Expression): Generator<Ranges> {
+  if (typeof expression === "string") {
+    for (const point of expression) yield [[point.codePointAt(0)!, point.codePointAt(0)!]];
+  } else if ("ranges" in expression) {
+    yield expression.ranges === "any spelling" ? complement([]) : expression.ranges;
+  } else for (const part of partsOf(expression)) yield* rangesIn(part);
+}
+
+/** Numbers of expressions: equal ones, whichever rules they use, have the same. */
+export class Forms {
+  readonly #numbers = new Map<string, number>();
+  readonly #known = new Map<Expression, number>();
+
+  of(expression: Expression): number {
+    const known = this.#known.get(expression);
+    if (known !== undefined) return known;
+    const text = typeof expression === "string" ? `text ${expression}` : [
+      expression.kind,
+      "ranges" in expression ? expression.ranges : partsOf(expression).map((part) => this.of(part)),
+      ...(expression.kind === "repeat" ? [expression.min, expression.max] : []),
+    ].join(" ");
+    const number = this.#numbers.get(text) ?? this.#numbers.size;
+    this.#numbers.set(text, number);
+    this.#known.set(expression, number);
+    return number;
+  }
+}
+
 export function optional(part: Expression): Expression {
   return repeat(part, 0, 1);
 }
@@ -120,6 +165,11 @@ export class Rules {
   readonly #rules: Expression[] = [];
   readonly #known = new Map<unknown, Expression>();
   readonly #open: (() => void)[] = [];
+
+  /** Number of rules so far. */
+  get size(): number {
+    return this.#rules.length;
+  }
 
   /** The rule of a text or object, written once, and later: so rules may lead to each other. */
   named(name: unknown, write: () => Expression): Expression {

@@ -4,7 +4,7 @@ import { keepLast } from "../base/recent.ts";
 import type { TokenMask } from "../generate/logit_rules.ts";
 import { Automaton, DEAD } from "./automaton.ts";
 import type { Network } from "./network.ts";
-import type { TokenMasks } from "./token_masks.ts";
+import { MASK_WORK, type TokenMasks } from "./token_masks.ts";
 
 /** Texts and masks that are kept; others are read and made again when they are needed. */
 const MAX_TEXTS = 256, MAX_MASKS = 256;
@@ -20,6 +20,7 @@ interface Text {
 
 export class Matcher {
   #automaton!: Automaton;
+  #spent = 0;
   readonly #texts = new Map<number, Text>();
   readonly #known = new Map<number, TokenMask>();
 
@@ -37,13 +38,20 @@ export class Matcher {
       200 * this.network.nodes.length;
   }
 
+  /** Places visited so far. */
+  get work(): number {
+    return this.#spent + this.#automaton.work;
+  }
+
   /**
    * The mask of tokens that may come behind these of a text.
-   * @throws {DataError} where the grammar does not allow one of them
+   * @throws {DataError} where the grammar does not allow one of them, or takes too much work
    */
   mask(text: number, tokens: readonly number[]): Int32Array<ArrayBuffer> {
     if (this.#automaton.size > MAX_STATES) this.#start();
-    const automaton = this.#automaton, state = this.#moveTo(text, tokens);
+    const automaton = this.#automaton;
+    automaton.limit = automaton.work + MASK_WORK;
+    const state = this.#moveTo(text, tokens);
     const run = automaton.run(state);
     const runs = run && this.masks.runs(automaton.characters.get(run.node)!);
     const alike = automaton.clamped(state, run, runs?.reach);
@@ -53,6 +61,7 @@ export class Matcher {
   }
 
   #start(): void {
+    this.#spent += this.#automaton?.work ?? 0;
     this.#automaton = new Automaton(this.network, this.masks.longest);
     this.#texts.clear();
     this.#known.clear();

@@ -5,7 +5,14 @@
  * text that the network allows can be continued to its end.
  */
 import { DataError } from "../base/errors.ts";
-import type { Character, Expression, Grammar } from "./expression.ts";
+import {
+  type Character,
+  type Expression,
+  Forms,
+  type Grammar,
+  isEmpty,
+  partsOf,
+} from "./expression.ts";
 import { spellings } from "./json_text.ts";
 import { byteSequences } from "./utf8.ts";
 
@@ -48,11 +55,14 @@ const RETURN = 0;
 /** Most nodes: a schema at its largest size has fewer unless it is made for it. */
 const MAX_NODES = 400_000;
 
+/** Most rounds in which rules are told apart; beyond them, none are taken for equal. */
+const MAX_ROUNDS = 16;
+
 /** @throws {DataError} for a grammar without texts, or one that is too large */
 export function networkOf(grammar: Grammar): Network {
   const isPossible = possibleRules(grammar);
   requireProgress(grammar);
-  const builder = new Builder(grammar, isPossible);
+  const builder = new Builder(grammar, isPossible, equalRules(grammar));
   const start = builder.rule(0);
   if (start === undefined) throw new DataError("the schema allows no value that ends");
   return builder.finish(start);
@@ -63,17 +73,25 @@ class Builder {
   readonly #rules = new Map<number, number>();
   readonly #characters = new Map<number, Character>();
   readonly #characterNodes = new Map<string, number>();
+  /** Nodes by what they do: equal alternatives are one. */
+  readonly #equal = new Map<string | number, number>();
   /** Rules whose first node is promised. */
   readonly #open: number[] = [];
 
-  constructor(private readonly grammar: Grammar, private readonly isPossible: readonly boolean[]) {}
+  /** `equals`: the first of the rules that are equal to each one. */
+  constructor(
+    private readonly grammar: Grammar,
+    private readonly isPossible: readonly boolean[],
+    private readonly equals: readonly number[],
+  ) {}
 
   /** First node of a rule; undefined for one without texts. */
-  rule(rule: number): number | undefined {
+  rule(given: number): number | undefined {
+    const rule = this.equals[given]!;
     if (!this.isPossible[rule]) return undefined;
     const known = this.#rules.get(rule);
     if (known !== undefined) return known;
-    const entry = this.#add({ kind: "split", nodes: [] });
+    const entry = this.#new({ kind: "split", nodes: [] });
     this.#rules.set(rule, entry);
     this.#open.push(rule);
     return entry;
@@ -148,18 +166,47 @@ class Builder {
     if (known !== undefined) return known;
     const first = this.#build(spellings(character), RETURN)!;
     // A node of its own, which tells the character from one that begins alike.
-    const node = this.#add({ kind: "split", nodes: [first] });
+    const node = this.#new({ kind: "split", nodes: [first] });
     this.#characterNodes.set(key, node);
     this.#characters.set(node, character);
     return node;
   }
 
   #add(node: Node): number {
+    const key = node.kind === "byte"
+      ? node.next * 0x10000 + node.first * 0x100 + node.last
+      : Object.values(node).join();
+    const number = this.#equal.get(key) ?? this.#new(node);
+    this.#equal.set(key, number);
+    return number;
+  }
+
+  #new(node: Node): number {
     if (this.#nodes.length >= MAX_NODES) {
       throw new DataError("the schema is too large for a grammar");
     }
     return this.#nodes.push(node) - 1;
   }
+}
+
+/** For each rule, the first one that allows the same texts in the same way. */
+function equalRules({ rules }: Grammar): readonly number[] {
+  const used = rules.map((rule) => [...rulesIn(rule)]);
+  const forms = new Forms();
+  let classes: readonly number[] = rules.map((rule) => forms.of(rule));
+  let count = 0;
+  // Rules that were alike may use others that turned out not to be.
+  for (let round = 0; round < MAX_ROUNDS; round++) {
+    const firsts = new Map<string, number>();
+    const next = rules.map((_, rule) => {
+      const key = `${classes[rule]} ${used[rule]!.map((one) => classes[one])}`;
+      if (!firsts.has(key)) firsts.set(key, rule);
+      return firsts.get(key)!;
+    });
+    if (firsts.size === count) return next;
+    [classes, count] = [next, firsts.size];
+  }
+  return [...rules.keys()];
 }
 
 /** Rules from which a text can come to an end. */
@@ -171,20 +218,11 @@ function possibleRules({ rules }: Grammar): boolean[] {
   }
   const ends = (expression: Expression): boolean => {
     if (typeof expression === "string") return true;
-    switch (expression.kind) {
-      case "class":
-        return expression.ranges.length > 0;
-      case "character":
-        return true;
-      case "sequence":
-        return expression.parts.every(ends);
-      case "choice":
-        return expression.options.some(ends);
-      case "repeat":
-        return expression.min === 0 || ends(expression.part);
-      case "rule":
-        return isPossible[expression.rule]!;
-    }
+    const { kind } = expression;
+    if (kind === "rule") return isPossible[expression.rule]!;
+    if (kind === "class") return expression.ranges.length > 0;
+    if (kind === "choice") return expression.options.some(ends);
+    return kind === "repeat" && expression.min === 0 || partsOf(expression).every(ends);
   };
   const open = new Set(rules.keys());
   for (const rule of open) {
@@ -197,14 +235,8 @@ function possibleRules({ rules }: Grammar): boolean[] {
 }
 
 function* rulesIn(expression: Expression): Generator<number> {
-  if (typeof expression === "string") return;
-  if (expression.kind === "rule") yield expression.rule;
-  else if (expression.kind === "repeat") yield* rulesIn(expression.part);
-  else if (expression.kind === "sequence") {
-    for (const part of expression.parts) yield* rulesIn(part);
-  } else if (expression.kind === "choice") {
-    for (const one of expression.options) yield* rulesIn(one);
-  }
+  if (typeof expression === "object" && expression.kind === "rule") yield expression.rule;
+  else for (const part of partsOf(expression)) yield* rulesIn(part);
 }
 
 /** Refuses rules that lead back to themselves before they have read anything. */
@@ -239,18 +271,10 @@ function requireProgress({ rules }: Grammar): void {
 
 /** Adds the rules that an expression may begin with; returns whether it may read nothing. */
 function collectFirst(expression: Expression, found: Set<number>): boolean {
-  if (typeof expression === "string") return expression === "";
-  switch (expression.kind) {
-    case "rule":
-      found.add(expression.rule);
-      return false; // no rule of a schema is empty
-    case "sequence":
-      return expression.parts.every((part) => collectFirst(part, found));
-    case "choice":
-      return expression.options.map((one) => collectFirst(one, found)).some((isEmpty) => isEmpty);
-    case "repeat":
-      return collectFirst(expression.part, found) || expression.min === 0;
-    default:
-      return false;
-  }
+  const isObject = typeof expression === "object";
+  if (isObject && expression.kind === "rule") found.add(expression.rule);
+  const collect = (part: Expression) => collectFirst(part, found);
+  if (isObject && expression.kind === "sequence") return expression.parts.every(collect);
+  partsOf(expression).forEach(collect);
+  return isEmpty(expression); // no rule of a schema is
 }

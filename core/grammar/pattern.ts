@@ -5,7 +5,6 @@
  * A pattern is looked for anywhere in a text, unless `^` and `$` hold it to the ends. Strings are spelled as
  * `JSON.stringify` writes them.
  */
-import { DataError } from "../base/errors.ts";
 import {
   choice,
   complement,
@@ -17,6 +16,7 @@ import {
   sequence,
 } from "./expression.ts";
 import { CANONICAL_TEXT } from "./json_text.ts";
+import { Refusal } from "./schema_fields.ts";
 
 /** Longest pattern, and most places of it, counted repeats written out: a text may be at all at once. */
 const MAX_CHARACTERS = 2048, MAX_PLACES = 1024;
@@ -50,23 +50,28 @@ type Part =
   | { readonly kind: "group"; readonly options: readonly (readonly Part[])[] };
 
 /**
- * The JSON strings, quotes included, that a pattern matches.
+ * The texts that a pattern matches.
  * @throws {DataError} for a pattern that is not one, or that is not supported
  */
-export function patternString(pattern: string): Expression {
+export function patternText(given: string): Expression {
+  // Python and patterns without the flag escape characters that need no escape.
+  const pattern = given.replace(
+    /\\([!-/:-@[-`{-~ ])/g,
+    (_, sign: string) => `\\x${sign.charCodeAt(0).toString(16)}`,
+  );
   if (pattern.length > MAX_CHARACTERS) {
     throw unsupported(`with more than ${MAX_CHARACTERS} characters`);
   }
   try {
     new RegExp(pattern, "u");
   } catch (error) {
-    throw unsupported(`as ${JSON.stringify(pattern)}: ${(error as Error).message}`);
+    throw unsupported(`as ${JSON.stringify(given)}: ${(error as Error).message}`);
   }
-  return sequence('"', matching(new PatternReader(pattern).options()), '"');
+  return matching(new PatternReader(pattern).options());
 }
 
-function unsupported(where: string): DataError {
-  return new DataError(`the schema keyword "pattern" is not supported ${where}`);
+function unsupported(where: string): Refusal {
+  return new Refusal("pattern", where);
 }
 
 /** Whole texts in which one of the options is found. */

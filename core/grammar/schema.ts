@@ -8,58 +8,62 @@
 import { DataError } from "../base/errors.ts";
 import { exactEntries, exactJsonText } from "../base/exact_json.ts";
 import { isObject, jsonDepth, show } from "../base/files.ts";
-import { arrayOf, countsOf, MAX_STATES, objectOf } from "./containers.ts";
-import { choice, type Expression, type Grammar, NOTHING, oneOfTexts, Rules } from "./expression.ts";
+import { arrayOf, boundsOf, MAX_STATES, objectOf } from "./containers.ts";
+import { choice, type Expression, type Grammar, NOTHING, Rules } from "./expression.ts";
 import { FORMATS } from "./formats.ts";
-import { anyArray, anyNumber, anyObject, anyValue, constant, string } from "./json_text.ts";
-import {
-  ceil,
-  compare,
-  type Decimal,
-  decimals,
-  floor,
-  INTEGER,
-  integers,
-  MAX_BOUND,
-} from "./numbers.ts";
-import { patternString } from "./pattern.ts";
+import { anyArray, anyObject, anyValue, string } from "./json_text.ts";
 import { areApart } from "./schema_apart.ts";
 import {
-  above,
-  below,
-  bound,
   count,
+  type Dropped,
   type Fields,
-  isOfType,
   list,
   merge,
   names,
+  patternsOf,
   read,
+  Refusal,
   refuse,
   statedTypes,
-  textOf,
   typesOf,
 } from "./schema_fields.ts";
+import {
+  constants,
+  constantsOf,
+  integerOf,
+  listedIn,
+  numberOf,
+  textOfPatterns,
+  uniqueList,
+} from "./schema_values.ts";
 import { References } from "./schema_references.ts";
 
 /** Largest schema as JSON, and deepest. */
-const MAX_BYTES = 64 << 10, MAX_DEPTH = 48;
+const MAX_BYTES = 64 << 10, MAX_DEPTH = 128;
 
-/** Most schemas that are joined or compared with others. */
-const MAX_JOINED = 2000;
+/** Most schemas that are joined with others, and most pairs that are compared. */
+const MAX_JOINED = 2000, MAX_COMPARED = 10_000;
 
 /**
  * The grammar of a schema.
  * @throws {DataError} for a schema that is not supported, which names the keyword
  */
-export function schemaGrammar(schema: unknown): Grammar {
+export function schemaGrammar(schema: unknown, options?: SchemaOptions): Grammar {
   const rules = new Rules();
-  addSchema(schema, rules);
+  addSchema(schema, rules, options);
   return rules.grammar();
 }
 
+/** Parts of a schema that hold. */
+export interface SchemaOptions {
+  /** Keywords that are left out. */
+  readonly dropped?: Dropped;
+  /** True where values other than objects are left out. */
+  readonly isObject?: boolean;
+}
+
 /** The values of a schema, among other rules. */
-export function addSchema(schema: unknown, rules: Rules): Expression {
+export function addSchema(schema: unknown, rules: Rules, options: SchemaOptions = {}): Expression {
   const text = exactJsonText(schema);
   if (text.length > MAX_BYTES) {
     throw new DataError(`the schema has ${text.length} characters, at most ${MAX_BYTES} are taken`);
@@ -70,31 +74,62 @@ export function addSchema(schema: unknown, rules: Rules): Expression {
   if (!isObject(schema) && typeof schema !== "boolean") {
     throw new DataError("a schema is a JSON object");
   }
-  return new Translator(schema, rules).root;
+  return new Translator(schema, rules, options).root;
 }
+
+const NO_FIELDS: Fields = new Map();
+const OBJECT: Fields = new Map([["type", { value: "object", number: undefined }]]);
 
 class Translator {
   readonly root: Expression;
   readonly #references: References;
-  /** Schemas that were joined or compared so far. */
+  readonly #strings = new Map<string, Expression>();
+  /** Schemas that were joined so far, and pairs that were compared. */
   #joined = 0;
+  #compared = 0;
   #depth = 0;
 
-  constructor(schema: unknown, private readonly rules: Rules) {
+  constructor(
+    schema: unknown,
+    private readonly rules: Rules,
+    private readonly options: SchemaOptions,
+  ) {
     this.#references = new References(schema);
-    this.root = this.#named(schema);
+    this.root = options.isObject
+      ? rules.named(options, () => this.#value(schema, OBJECT))
+      : this.#named(schema);
   }
 
   /** The rule of a schema that may be referred to. */
   #named(schema: unknown): Expression {
-    return this.rules.named(schema, () => this.#value(schema));
+    return this.rules.named(schema, () => this.#value(schema, NO_FIELDS));
   }
 
-  /** The values of a schema. */
-  #value(schema: unknown): Expression {
-    if (schema === true) return anyValue(this.rules);
+  /** The values of a schema, in its own rule where there are fields to join it with. */
+  #value(schema: unknown, others?: Fields): Expression {
+    if (schema === true) return others === OBJECT ? anyObject(this.rules) : anyValue(this.rules);
     if (schema === false) return NOTHING;
-    return this.#ofFields(read(schema, this.#references.root === schema));
+    // What is joined with a reference may lead back here.
+    if (!others && isObject(schema) && "$ref" in schema) return this.#named(schema);
+    return this.#noting(schema, () => {
+      const fields = this.#fields(schema);
+      return this.#ofFields(others ? merge(fields, others, "type") : fields);
+    });
+  }
+
+  #fields(schema: unknown): Fields {
+    const isRoot = this.#references.root === schema;
+    return this.#noting(schema, () => read(schema, isRoot, this.options.dropped));
+  }
+
+  /** Notes the schema of a refusal. */
+  #noting<T>(schema: unknown, work: () => T): T {
+    try {
+      return work();
+    } catch (error) {
+      if (error instanceof Refusal && isObject(schema)) error.schema ??= schema;
+      throw error;
+    }
   }
 
   #ofFields(fields: Fields): Expression {
@@ -113,9 +148,9 @@ class Translator {
       case "string":
         return this.#string(fields);
       case "number":
-        return this.#number(fields);
+        return numberOf(fields, this.rules);
       case "integer":
-        return types.includes("number") ? NOTHING : this.#integer(fields);
+        return types.includes("number") ? NOTHING : integerOf(fields, this.rules);
       case "boolean":
         return choice("true", "false");
       case "null":
@@ -128,18 +163,24 @@ class Translator {
   }
 
   #reference(fields: Fields): Expression {
-    const other = [...fields.keys()].find((keyword) => keyword !== "$ref");
-    if (other !== undefined && other !== "format") refuse(other, 'beside "$ref"');
-    return this.#named(this.#references.target(fields.get("$ref")!.value));
+    const { given, others } = without(fields, "$ref");
+    if (others.size === 0) return this.#named(this.#references.target(given));
+    const joined = this.#resolved(fields);
+    return typeof joined === "boolean" ? this.#value(joined) : this.#ofJoined(joined, "$ref");
   }
 
-  /** A schema as fields; those of the one that it refers to, where it does. */
+  /** A schema as fields, joined with those of the one that it refers to. */
   #read(schema: unknown, steps = 0): Fields | boolean {
-    if (typeof schema === "boolean") return schema;
-    const fields = read(schema, schema === this.#references.root);
-    if (!fields.has("$ref") || fields.size > 1) return fields;
+    return typeof schema === "boolean" ? schema : this.#resolved(this.#fields(schema), steps);
+  }
+
+  #resolved(fields: Fields, steps = 0): Fields | boolean {
+    if (!fields.has("$ref")) return fields;
     if (steps > MAX_DEPTH) refuse("$ref", "where it leads back to itself");
-    return this.#read(this.#references.target(fields.get("$ref")!.value), steps + 1);
+    const { given, others } = without(fields, "$ref");
+    const target = this.#read(this.#references.target(given), steps + 1);
+    if (others.size === 0 || target === false) return target;
+    return target === true ? others : this.#merge(target, others, "$ref");
   }
 
   /** All schemas of `allOf`, and what stands beside it, as one. */
@@ -147,12 +188,14 @@ class Translator {
     const { given, others } = without(fields, "allOf");
     const parts = list("allOf", given).map(([part]) => part);
     // A lone reference keeps its rule, so that it may lead back here.
-    if (parts.length === 1 && others.size === 0 && isObject(parts[0])) return read(parts[0], false);
+    if (parts.length === 1 && others.size === 0 && isObject(parts[0])) {
+      return this.#fields(parts[0]);
+    }
     return parts.map((part) => this.#read(part)).reduce<Fields>((all, part) => {
       if (part === true) return all;
       if (part === false) return refuse("allOf", "with false");
-      if (part.has("$ref")) return refuse("$ref", 'in "allOf" beside other keywords');
-      return this.#merge(all, part, "allOf");
+      // Of an object alone, its own type says no more.
+      return all.size === 0 ? part : this.#merge(all, part, "allOf");
     }, others);
   }
 
@@ -193,14 +236,13 @@ class Translator {
     const parts = list("oneOf", fields.get("oneOf")!.value).map(([part]) => part)
       .filter((part) => part !== false).map((part) => this.#read(part));
     const resolve = (schema: unknown) => {
-      this.#countJoined("oneOf");
+      if (this.#compared++ > MAX_COMPARED) {
+        refuse("oneOf", `with more than ${MAX_COMPARED} pairs to compare`);
+      }
       return this.#read(schema);
     };
     const overlaps = parts.some((one, i) =>
-      parts.slice(i + 1).some((other) => {
-        this.#countJoined("oneOf");
-        return !areApart(one, other, resolve);
-      })
+      parts.slice(i + 1).some((other) => !areApart(one, resolve(true) && other, resolve))
     );
     if (overlaps) refuse("oneOf", "with alternatives that may have a value in common");
     return choice(...this.#alternatives(fields, "oneOf"));
@@ -208,44 +250,23 @@ class Translator {
 
   #string(fields: Fields): Expression {
     const [min, max] = [count(fields, "minLength", 0), count(fields, "maxLength", Infinity)];
-    const pattern = fields.get("pattern")?.value;
-    const format = FORMATS.get(String(fields.get("format")?.value));
-    const isBounded = fields.has("minLength") || fields.has("maxLength");
-    if (pattern !== undefined) {
-      if (typeof pattern !== "string") refuse("pattern", "unless it is a text");
-      if (isBounded) {
-        refuse(fields.has("minLength") ? "minLength" : "maxLength", 'beside "pattern"');
-      }
-      return this.rules.named(`pattern ${pattern}`, () => patternString(pattern as string));
+    const pattern = fields.get("pattern"), format = fields.get("format")?.value;
+    const patterns = [
+      ...pattern ? patternsOf(pattern) : [],
+      ...format === undefined ? [] : [FORMATS.get(String(format))!],
+    ];
+    if (patterns.length === 0 && min === 0 && max === Infinity) {
+      return this.rules.named("any string", () => string());
     }
-    if (format !== undefined && !isBounded) {
-      return this.rules.named(`pattern ${format}`, () => patternString(format));
-    }
-    return isBounded ? string(min, max) : this.rules.named("any string", () => string());
-  }
-
-  #integer(fields: Fields): Expression {
-    const high = least([
-      mapped(bound(fields, "maximum"), floor),
-      mapped(bound(fields, "exclusiveMaximum"), (value) => ceil(value) - 1n),
-    ]);
-    const low = least([
-      mapped(bound(fields, "minimum"), (value) => -ceil(value)),
-      mapped(bound(fields, "exclusiveMinimum"), (value) => -(floor(value) + 1n)),
-    ]);
-    if (low === undefined && high === undefined) return this.rules.named("integer", () => INTEGER);
-    return integers(mapped(low, (value) => -value), high);
-  }
-
-  #number(fields: Fields): Expression {
-    const next = (keyword: string, neighbour: typeof above) =>
-      mapped(
-        bound(fields, keyword),
-        (value) => neighbour(value) ?? refuse(keyword, `with more than ${MAX_BOUND} digits`),
+    const key = JSON.stringify([patterns, min, max]);
+    const known = this.#strings.get(key) ??
+      this.rules.shared(
+        patterns.length === 0
+          ? string(min, max)
+          : textOfPatterns(patterns, { min, max }, this.rules),
       );
-    const low = stricter([bound(fields, "minimum"), next("exclusiveMinimum", above)], 1);
-    const high = stricter([bound(fields, "maximum"), next("exclusiveMaximum", below)], -1);
-    return low || high ? decimals(low, high) : anyNumber(this.rules);
+    this.#strings.set(key, known);
+    return known;
   }
 
   #array(fields: Fields): Expression {
@@ -258,31 +279,44 @@ class Translator {
     if (fields.has("unevaluatedItems") && fields.get("unevaluatedItems")!.value !== false) {
       refuse("unevaluatedItems", "unless it is false");
     }
-    const isOpen = prefix.length === 0 && !fields.has("unevaluatedItems");
+    const isOpen = (prefix.length === 0 || min > prefix.length) && !fields.has("unevaluatedItems");
     const items = stated !== undefined
       ? this.#value(stated)
       : isOpen
       ? anyValue(this.rules)
       : NOTHING;
     if (min > max) refuse("minItems", 'above "maxItems"');
+    if (fields.has("uniqueItems") && max > 1) {
+      const values = prefix.length > 0 ? undefined : this.#valuesOf(stated);
+      if (!values) refuse("uniqueItems", "unless items are an enum or at most one");
+      return uniqueList(values!, { min, max }, this.rules);
+    }
     if (isOpen && stated === undefined && min === 0 && max === Infinity) {
       return anyArray(this.rules);
     }
     return arrayOf({ prefix, items, min, max }, this.rules);
   }
 
+  /** The values of an enum, as expressions; undefined for other schemas. */
+  #valuesOf(schema: unknown): Expression[] | undefined {
+    const fields = schema === undefined ? true : this.#read(schema);
+    if (typeof fields === "boolean") return undefined;
+    if (fields.has("const") || fields.has("enum")) return constantsOf(fields);
+    const types = statedTypes(fields);
+    if (!types?.every((type) => type === "boolean" || type === "null")) return undefined;
+    return types.flatMap((type) => type === "null" ? ["null"] : ["true", "false"]);
+  }
+
   #object(fields: Fields): Expression {
-    const properties = fields.get("properties")?.value ?? {};
-    if (!isObject(properties)) return refuse("properties", "unless it is an object");
     const required = names(fields.get("required")?.value ?? []);
-    const rest = this.#additional(fields);
+    const { properties, rest, key } = this.#names(fields);
     const others = [...required].filter((name) => !Object.hasOwn(properties, name));
     if (others.length > 0 && rest === false) {
       refuse("required", `for ${show(others[0])}, which is not a property`);
     }
     const declared = exactEntries(properties);
     const bounds = boundsOf(fields, declared.length + others.length, required.size, rest !== false);
-    const isAny = declared.length + others.length === 0 && rest === true;
+    const isAny = declared.length + others.length === 0 && rest === true && !key;
     if (isAny && bounds.min === 0 && bounds.max === Infinity) return anyObject(this.rules);
     const additional = this.#value(rest);
     const all = [
@@ -291,7 +325,58 @@ class Translator {
     ].map((property) => ({ ...property, isRequired: required.has(property.name) }));
     const long = all.find(({ name }) => name.length > 1000);
     if (long) refuse("properties", "with names of more than 1000 characters");
-    return objectOf({ properties: all, additional, ...bounds }, this.rules);
+    return objectOf({ properties: all, additional, key, ...bounds }, this.rules);
+  }
+
+  /** Properties by name, the schema of others, and the names of those, where they are not any. */
+  #names(fields: Fields): {
+    readonly properties: Record<string, unknown>;
+    readonly rest: unknown;
+    readonly key?: Expression;
+  } {
+    const given = fields.get("properties")?.value ?? {};
+    if (!isObject(given)) return refuse("properties", "unless it is an object");
+    const rest = this.#additional(fields);
+    const patterns = fields.get("patternProperties")?.value;
+    const allowed = fields.get("propertyNames")?.value;
+    if (patterns !== undefined) {
+      const [entry, ...more] = isObject(patterns) ? exactEntries(patterns) : [];
+      const isAlone = more.length === 0 && !fields.has("properties") && allowed === undefined;
+      if (
+        !entry || !isAlone || fields.has("required") ||
+        rest === true && fields.has("additionalProperties")
+      ) {
+        return refuse("patternProperties", "but for one pattern alone");
+      }
+      const key = this.#string(new Map([["pattern", { value: entry[0], number: undefined }]]));
+      return { properties: {}, rest: entry[1], key };
+    }
+    const names = allowed === undefined ? true : this.#read(allowed);
+    if (names === true) return { properties: given, rest };
+    if (names === false || names.size > 0 && statedTypes(names)?.includes("string") === false) {
+      return { properties: {}, rest: false };
+    }
+    if (names.has("const") || names.has("enum")) {
+      const listed = listedIn(names).map(({ value }) => value)
+        .filter((name) =>
+          typeof name === "string" && (rest !== false || Object.hasOwn(given, name))
+        );
+      const properties = Object.fromEntries((listed as string[]).map((name) => [
+        name,
+        Object.hasOwn(given, name) ? given[name] : rest,
+      ]));
+      return { properties, rest: false };
+    }
+    if (!["pattern", "format", "minLength", "maxLength"].some((one) => names.has(one))) {
+      if ([...names.keys()].some((one) => one !== "type")) {
+        refuse("propertyNames", "but for strings");
+      }
+      return { properties: given, rest };
+    }
+    if (Object.keys(given).length > 0 || fields.has("required")) {
+      refuse("propertyNames", 'with a pattern or length beside "properties" or "required"');
+    }
+    return { properties: {}, rest, key: this.#string(names) };
   }
 
   /** The schema of properties without a name; false where there are none. */
@@ -303,73 +388,9 @@ class Translator {
   }
 }
 
-/** Bounds of the number of properties, where they must be counted; `named` properties have a name. */
-function boundsOf(
-  fields: Fields,
-  named: number,
-  required: number,
-  isOpen: boolean,
-): { readonly min: number; readonly max: number } {
-  let [min, max] = [count(fields, "minProperties", 0), count(fields, "maxProperties", Infinity)];
-  if (min > max) refuse("minProperties", 'above "maxProperties"');
-  if (min <= required) min = 0;
-  if (!isOpen && max >= named) max = Infinity;
-  // Of two properties under one name, one counts.
-  if (min > 1 && isOpen) refuse("minProperties", "beside additional properties");
-  if ((named + 1) * countsOf({ min, max }) > MAX_STATES) {
-    const keyword = min > 1 ? "minProperties" : max < Infinity ? "maxProperties" : "properties";
-    refuse(keyword, `for more properties than ${MAX_STATES} states count`);
-  }
-  return { min, max };
-}
-
-/** The values of `const` or `enum`, as far as a type beside them allows. */
-function constants(fields: Fields): Expression {
-  const keyword = fields.has("const") ? "const" : "enum";
-  const other = [...fields.keys()].find((name) =>
-    !["const", "enum", "type", "format"].includes(name)
-  );
-  if (other !== undefined) refuse(other, `beside "${keyword}"`);
-  const fixed = fields.get("const"), listed = fields.get("enum");
-  const all = listed
-    ? list("enum", listed.value).map(([value, number]) => ({ value, number }))
-    : [fixed!];
-  const types = statedTypes(fields);
-  const possible = all.filter((one) =>
-    (!fixed || textOf(one) === textOf(fixed)) &&
-    (!types || types.some((type) => isOfType(one.value, type)))
-  );
-  if (possible.length === 0) refuse(keyword, "where no value fits what is beside it");
-  const expressions = possible.map((one) => {
-    if (Math.abs(Number(one.value)) === Infinity) {
-      refuse(keyword, "with a number that is not finite");
-    }
-    return constant(one.value, one.number);
-  });
-  const texts = expressions.filter((one) => typeof one === "string");
-  return choice(oneOfTexts(texts), ...expressions.filter((one) => typeof one !== "string"));
-}
-
 /** Fields but for one, and that one. */
 function without(fields: Fields, keyword: string): { given: unknown; others: Fields } {
   const others = new Map(fields);
   others.delete(keyword);
   return { given: fields.get(keyword)!.value, others };
-}
-
-function mapped<A, B>(value: A | undefined, to: (value: A) => B): B | undefined {
-  return value === undefined ? undefined : to(value);
-}
-
-function least(values: readonly (bigint | undefined)[]): bigint | undefined {
-  return values.reduce((a, b) => a === undefined || b !== undefined && b < a ? b : a);
-}
-
-/** The stricter of two bounds: the greater one by sign 1, the less by −1. */
-function stricter(
-  [a, b]: readonly [Decimal | undefined, Decimal | undefined],
-  sign: number,
-): Decimal | undefined {
-  if (!a || !b) return a ?? b;
-  return sign * compare(a, b) >= 0 ? a : b;
 }

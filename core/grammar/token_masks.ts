@@ -6,10 +6,13 @@
  */
 import { keepLast } from "../base/recent.ts";
 import type { TokenMask } from "../generate/logit_rules.ts";
-import type { Automaton } from "./automaton.ts";
+import { type Automaton, TooMuchWork } from "./automaton.ts";
 import type { Character } from "./expression.ts";
 import { TokenRuns } from "./token_runs.ts";
 import { allow, type TokenTrie, trieOf, walk } from "./token_trie.ts";
+
+/** Most places that are visited for one mask; for tokens of one byte once more. */
+export const MASK_WORK = 200_000;
 
 /** Characters whose runs are kept. */
 const MAX_RUNS = 16;
@@ -42,17 +45,22 @@ export class TokenMasks {
    */
   mask(automaton: Automaton, state: number, run?: number): TokenMask {
     const mask = new Int32Array(this.#words);
-    if (!this.#walk(automaton, state, run, mask)) {
+    automaton.limit = automaton.work + MASK_WORK;
+    try {
+      this.#walk(automaton, state, run, mask);
+    } catch (error) {
+      if (!(error instanceof TooMuchWork)) throw error;
+      automaton.limit = automaton.work + MASK_WORK;
       walk(this.#trie, automaton, state, mask, { maxDepth: 1 });
     }
     if (automaton.isComplete(state)) { for (const id of this.stopTokenIds) allow(mask, id); }
     return mask;
   }
 
-  #walk(automaton: Automaton, state: number, run: number | undefined, mask: TokenMask): boolean {
+  #walk(automaton: Automaton, state: number, run: number | undefined, mask: TokenMask): void {
     if (run === undefined) return walk(this.#trie, automaton, state, mask);
     const { isInside: isSkipped } = this.runs(automaton.characters.get(run)!);
-    return walk(this.#trie, automaton, state, mask, { isSkipped }) &&
-      walk(this.#trie, automaton, automaton.withoutRun(state, run), mask);
+    walk(this.#trie, automaton, state, mask, { isSkipped });
+    walk(this.#trie, automaton, automaton.withoutRun(state, run), mask);
   }
 }

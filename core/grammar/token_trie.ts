@@ -2,9 +2,6 @@
 import type { TokenMask } from "../generate/logit_rules.ts";
 import { type Automaton, DEAD } from "./automaton.ts";
 
-/** Most work for one walk. */
-const MAX_WORK = 500_000;
-
 /** Tokens by bytes; nodes in the order of a walk. */
 export interface TokenTrie {
   readonly bytes: Uint8Array;
@@ -65,16 +62,16 @@ interface Limits {
   readonly maxDepth?: number;
 }
 
-/** Allows the tokens that may come in a state; false where there is too much to do. */
+/** Allows the tokens that may come in a state. @throws {TooMuchWork} */
 export function walk(
   { bytes, depths, ends, firsts, ids }: TokenTrie,
   automaton: Automaton,
   state: number,
   mask: TokenMask,
   { isSkipped, maxDepth = Infinity }: Limits = {},
-): boolean {
-  if (state === DEAD) return true;
-  const states = [state], most = automaton.work + MAX_WORK;
+): void {
+  if (state === DEAD) return;
+  const states = [state];
   for (let node = 0; node < bytes.length;) {
     const depth = depths[node]!;
     const isOut = depth > maxDepth || isSkipped?.[node] === 1;
@@ -83,10 +80,8 @@ export function walk(
       node = ends[node]!;
       continue;
     }
-    if (automaton.work > most && maxDepth === Infinity) return false;
     states[depth] = next;
     for (let i = firsts[node]!; i < firsts[node + 1]!; i++) allow(mask, ids[i]!);
     node++;
   }
-  return true;
 }

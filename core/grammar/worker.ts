@@ -2,6 +2,7 @@
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
 import { parseExactJson } from "../base/exact_json.ts";
+import { TooMuchWork } from "./automaton.ts";
 import { keepLast } from "../base/recent.ts";
 import { openTokenizer } from "../tokenizer/tokenizer.ts";
 import type { GrammarAnswer, GrammarQuestion, SentSource, Vocabulary } from "./engine.ts";
@@ -33,9 +34,16 @@ async function maskOf({ key, source, text, tokens }: GrammarQuestion): Promise<G
   const matcher = matchers.get(key) ?? (source && await newMatcher(source));
   if (!matcher) return { isUnknown: true };
   keepLast(matchers, key, matcher, MAX_GRAMMARS);
-  const mask = matcher.mask(text, tokens);
-  dropLarge();
-  return { mask };
+  const before = matcher.work;
+  try {
+    const mask = matcher.mask(text, tokens);
+    dropLarge();
+    return { mask, work: matcher.work - before };
+  } catch (error) {
+    // What took too much work takes memory.
+    if (error instanceof TooMuchWork) matchers.delete(key);
+    throw error;
+  }
 }
 
 /** A schema is refused before the vocabulary is read. */

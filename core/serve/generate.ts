@@ -13,7 +13,7 @@ import { encodePrompts, promptModelOf, requireFitting, requireIds } from "./prom
 import type { ServeRequest } from "./request.ts";
 import type { Job, ServedModel, Service } from "./service.ts";
 import { ToolCallParser } from "./tool_calls.ts";
-import { type ToolFormat, toolFormatOf, toolGrammar } from "./tools.ts";
+import { droppedNote, type ToolFormat, toolFormatOf, toolGrammar } from "./tools.ts";
 
 /** Time between comments while nothing is generated yet. */
 const COMMENT_MS = 5000;
@@ -59,6 +59,7 @@ export async function answer(
     const encoded = prompts ?? await encodePrompts(promptModel, request);
     const sequences = encoded.length * request.n;
     const constraints = await constraintsOf(any, request, format, sequences, options.signal);
+    if (request.tools && constraints.length > 0) options.recorder.note = droppedNote(request.tools);
     const promptTokens = encoded.reduce((sum, { tokens }) => sum + tokens.length, 0);
     // From here to the start of its choices nothing is awaited: the next request finds them.
     const model = service.choose(candidates, { sequences, promptTokens });

@@ -17,12 +17,15 @@ export interface RequestRecord {
   readonly totalMs: number;
   /** Message of a refusal. */
   readonly error: string | undefined;
+  /** Says which part of the request was not done. */
+  readonly note: string | undefined;
 }
 
 /** Collects the record of a request, and hands it over once. */
 export class Recorder {
   /** Set by a response that continues after its head, and then ends the record itself. */
   isStreaming = false;
+  note: string | undefined;
   readonly #began = performance.now();
   #model: ServedModel | undefined;
   #choices: readonly Choice[] = [];
@@ -62,6 +65,7 @@ export class Recorder {
       firstTokenMs: this.#firstTokenMs,
       totalMs: performance.now() - this.#began,
       error,
+      note: this.note,
     });
   }
 }

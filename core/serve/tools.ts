@@ -15,7 +15,9 @@ import {
   Rules,
   sequence,
 } from "../grammar/expression.ts";
+import { networkOf } from "../grammar/network.ts";
 import { addSchema, schemaGrammar } from "../grammar/schema.ts";
+import { type Dropped, Refusal } from "../grammar/schema_fields.ts";
 import type { ChatMessage } from "../tokenizer/chat.ts";
 import { lengthBegun } from "../session/stream.ts";
 import { badField } from "./errors.ts";
@@ -24,8 +26,9 @@ import type { Fields } from "./fields.ts";
 /** A function that the model may call. */
 interface Tool {
   readonly name: string;
-  /** JSON Schema of its arguments. */
+  /** JSON Schema of its arguments, and the keywords of it that are not enforced. */
   readonly parameters: unknown;
+  readonly dropped: Dropped;
   /** True if arguments must match the schema. */
   readonly isStrict: boolean;
   /** As the client wrote it, for the template. */
@@ -74,6 +77,9 @@ const LLAMA3: ToolFormat = {
 /** Most tools, and most characters of all together: templates write them into the prompt. */
 const MAX_TOOLS = 128, MAX_CHARACTERS = 128 << 10;
 
+/** Most schemas of a function whose keywords are left out. */
+const MAX_DROPPED = 32;
+
 /** Returns the format of tool calls of a chat template; undefined for one that knows none. */
 export function toolFormatOf(template: string | undefined): ToolFormat | undefined {
   if (!template || !/\btools\b/.test(template)) return undefined;
@@ -102,18 +108,40 @@ function readTool(given: unknown, i: number): Tool {
     const needs = '`type` "function" and a `function` with a name of letters and digits';
     throw badField(`tools[${i}]`, `\`tools[${i}]\` needs ${needs}`);
   }
-  const { name, parameters: stated = { type: "object" }, strict } = body;
-  const parameters = isEmpty(stated) ? { type: "object" } : stated;
+  const { name, parameters = true, strict } = body;
   try {
-    schemaGrammar(parameters);
+    const dropped = droppedOf(parameters, strict !== true);
+    return { name: String(name), parameters, dropped, isStrict: strict === true, given };
   } catch (error) {
-    // Arguments that are not held to their schema may have any.
-    if (!(error instanceof DataError) || strict !== true) {
-      return { name: String(name), parameters: { type: "object" }, isStrict: false, given };
-    }
+    if (!(error instanceof DataError)) throw error;
     throw badField(`tools[${i}]`, `\`tools[${i}]\`: ${error.message}`);
   }
-  return { name: String(name), parameters, isStrict: strict === true, given };
+}
+
+/**
+ * The keywords of parameters that are not enforced, by their schemas; none unless they may be left out.
+ * @throws {DataError} where that does not suffice, or no object is allowed
+ */
+function droppedOf(parameters: unknown, mayDrop: boolean): Dropped {
+  const dropped: Dropped = new Map();
+  for (;;) {
+    try {
+      networkOf(schemaGrammar(parameters, { dropped, isObject: true }));
+      return dropped;
+    } catch (error) {
+      const isDropped = mayDrop && error instanceof Refusal && error.drop(dropped);
+      if (!isDropped || dropped.size > MAX_DROPPED) throw error;
+    }
+  }
+}
+
+/** Says which keywords of parameters are not enforced; undefined for none. */
+export function droppedNote({ tools }: ToolRequest): string | undefined {
+  const notes = tools.filter(({ dropped }) => dropped.size > 0).map(({ name, dropped }) => {
+    const keywords = new Set([...dropped.values()].flatMap((keywords) => [...keywords]));
+    return `${name}: ${[...keywords].join(", ")}`;
+  });
+  return notes.length > 0 ? `not enforced in tools: ${notes.join("; ")}` : undefined;
 }
 
 function readChoice(
@@ -129,11 +157,6 @@ function readChoice(
   throw badField("tool_choice", `\`tool_choice\` names ${show(name ?? value)}; known: ${known}`);
 }
 
-/** Arguments are an object where their schema says nothing. */
-function isEmpty(schema: unknown): boolean {
-  return schema === true || isObject(schema) && Object.keys(schema).length === 0;
-}
-
 /** The grammar that a choice of tools asks for; undefined where the model is free. */
 export function toolGrammar(
   { tools, choice: chosen, isParallel }: ToolRequest,
@@ -147,10 +170,10 @@ export function toolGrammar(
   const isOne = !isParallel || typeof chosen === "object";
   const rules = new Rules();
   rules.named("answer", () => {
-    const calls = allowed.map(({ name, parameters }) =>
+    const calls = allowed.map(({ name, parameters, dropped }) =>
       sequence(
         `${gap}{"name": "${name}", "${argumentsKey}": `,
-        addSchema(parameters, rules),
+        addSchema(parameters, rules, { dropped, isObject: true }),
         `}${gap}${end}`,
       )
     );

@@ -11,6 +11,7 @@ import {
   requireValid,
   type Supported,
   supported,
+  supportedTool,
   tryDocuments,
   tryTexts,
 } from "../schema_fuzzing/try.ts";
@@ -20,7 +21,8 @@ const MODEL = fileURLToPath(new URL("../../fixtures/models/tiny-qwen2", import.m
 
 const RANDOM = Array.from({ length: 400 }, (_, seed) => randomSchema(new Dice(seed)));
 const APIS = apiSchemas();
-const SCHEMAS = supportedOnes([...RANDOM, ...APIS]);
+const LIBRARIES = apiSchemas("libraries");
+const SCHEMAS = supportedOnes([...RANDOM, ...APIS, ...LIBRARIES]);
 
 const TEXTS = 5, DOCUMENTS = 20;
 
@@ -36,6 +38,13 @@ Deno.test("schemas like those of public interfaces, and most random ones, are su
 Deno.test("random texts along the masks of a schema are valid", () => {
   const counts = SCHEMAS.map((schema, seed) => tryTexts(schema, new Dice(1000 + seed), TEXTS));
   report("texts", counts, TEXTS);
+});
+
+Deno.test("random calls along the masks of a tool are valid but for keywords that are named", () => {
+  const tools = [...RANDOM, ...APIS, ...LIBRARIES].map((schema) => supportedTool(schema));
+  const counts = tools.filter((tool) => tool !== undefined)
+    .map((tool, seed) => tryTexts(tool, new Dice(3000 + seed), TEXTS));
+  report("calls", counts, TEXTS);
 });
 
 Deno.test("valid documents are along the masks of their schema", () => {

@@ -60,6 +60,7 @@ function numberDocument(schema: Schema, dice: Dice, isInteger: boolean): string 
     (bound(["maximum", "exclusiveMaximum"]) ?? 100) - 1000;
   const high = bound(["maximum", "exclusiveMaximum"]) ?? low + 2000;
   const value = dice.is(0.2) ? dice.one([low, high]) : low + dice.next() * (high - low);
+  if (Math.abs(value) >= 1e21) return String(BigInt(value)); // between bounds without an exponent
   return JSON.stringify(
     isInteger ? Math.round(value) : dice.is(0.5) ? Number(value.toFixed(2)) : value,
   );
@@ -106,7 +107,7 @@ function objectDocument(schema: Schema, dice: Dice, again: (one: unknown) => str
     if (text === undefined && required.includes(name)) return undefined;
     if (text !== undefined) members.push(`${JSON.stringify(name)}:${text}`);
   }
-  const others = rest ?? properties === undefined;
+  const others = rest ?? (properties === undefined && !("patternProperties" in schema));
   if (others !== false) {
     for (const name of ["other", "aa", "", "é2", 'q"'].filter(() => dice.is(0.3))) {
       const text = again(others);

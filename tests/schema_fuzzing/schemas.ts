@@ -136,7 +136,12 @@ function schemaOf(dice: Dice, depth: number, references: readonly string[]): Sch
     "odd",
   ];
   const kind = dice.one(depth < 3 && dice.is(depth === 0 ? 0.85 : 0.5) ? nested : flat);
-  if (references.length > 0 && depth > 0 && dice.is(0.25)) return { $ref: dice.one(references) };
+  if (references.length > 0 && depth > 0 && dice.is(0.25)) {
+    const beside = dice.one<Schema>([{}, {}, { title: "x" }, { type: "object" }, {
+      format: "date",
+    }]);
+    return { $ref: dice.one(references), ...beside };
+  }
   switch (kind) {
     case "length": {
       const min = dice.below(5), max = min + dice.below(12);
@@ -194,7 +199,41 @@ function schemaOf(dice: Dice, depth: number, references: readonly string[]): Sch
         () => ({ type: "array" }),
         () => ({ not: inner() }),
         () => ({ type: "array", uniqueItems: true }),
-        () => ({ type: "integer", multipleOf: 3 }),
+        () => ({ type: "array", uniqueItems: true, items: { enum: ["a", "b", 1] }, maxItems: 3 }),
+        () => ({ type: "integer", multipleOf: dice.one([2, 3, 10]), minimum: -40, maximum: 500 }),
+        () => ({ type: "string", pattern: "^[a-f]+$", minLength: 2, maxLength: 3 }),
+        () => ({ type: "string", format: "date", maxLength: dice.one([9, 10]) }),
+        () => ({
+          type: "object",
+          propertyNames: { type: "string" },
+          additionalProperties: inner(),
+        }),
+        () => ({
+          type: "object",
+          propertyNames: { enum: ["other", "aa"] },
+          additionalProperties: inner(),
+        }),
+        () => ({
+          type: "object",
+          propertyNames: { minLength: 1, maxLength: 4 },
+          additionalProperties: inner(),
+        }),
+        () => ({
+          type: "object",
+          properties: { a: inner(), b: inner() },
+          additionalProperties: false,
+          anyOf: [{ required: ["a"] }, { required: ["b"] }],
+        }),
+        () => ({ oneOf: Array.from({ length: 64 }, (_, i) => ({ const: `c${i}` })) }),
+        () => ({ allOf: [{ type: "integer", minimum: 3 }, { minimum: 5, maximum: 70 }] }),
+        ...["contains", "propertyNames", "if", "else", "not", "items", "additionalProperties"].map(
+          (keyword) => () => ({
+            type: dice.one(["array", "object"]),
+            maxItems: 2,
+            [keyword]: false,
+          }),
+        ),
+        () => ({ type: "boolean", if: false, else: false }),
         () => ({ type: "string", pattern: "^(?=a)a$" }),
         () => ({ type: "string", pattern: "^a+$", maxLength: 3 }),
         () => ({ if: inner(), then: inner() }),

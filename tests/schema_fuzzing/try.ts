@@ -3,11 +3,16 @@ import { fileURLToPath } from "node:url";
 import { Ajv2020 } from "npm:ajv@8.20.0/dist/2020.js";
 import { DataError } from "../../core/base/errors.ts";
 import { parseExactJson } from "../../core/base/exact_json.ts";
+import { FORMATS } from "../../core/grammar/formats.ts";
+import type { Grammar } from "../../core/grammar/expression.ts";
 import { Matcher } from "../../core/grammar/matcher.ts";
 import { networkOf } from "../../core/grammar/network.ts";
 import { schemaGrammar } from "../../core/grammar/schema.ts";
 import { tokenBytes } from "../../core/grammar/token_bytes.ts";
 import { TokenMasks } from "../../core/grammar/token_masks.ts";
+import { ApiError } from "../../core/serve/errors.ts";
+import { Fields } from "../../core/serve/fields.ts";
+import { droppedNote, readTools, toolFormatOf, toolGrammar } from "../../core/serve/tools.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { randomDocument } from "./documents.ts";
 import type { Dice, Schema } from "./schemas.ts";
@@ -35,13 +40,60 @@ const CLOSING = ['"', "}", "]", '"}', "e", "l", "0"].map((text) => tokenizer.enc
 export function supported(schema: Schema): Supported | undefined {
   const text = JSON.stringify(schema), exact = parseExactJson(text);
   try {
-    const matcher = new Matcher(networkOf(schemaGrammar(exact)), vocabulary, masks);
-    const ajv = new Ajv2020({ strict: false, validateFormats: false });
-    return { text, exact, validate: ajv.compile(schema), matcher };
+    const matcher = matcherOf(schemaGrammar(exact));
+    return { text, exact, validate: validatorOf(schema), matcher };
   } catch (error) {
     if (!(error instanceof DataError)) throw error;
     return undefined;
   }
+}
+
+/** The check of `ajv`; its option is for patterns that only other flags than `u` take. */
+function validatorOf(schema: Schema): ReturnType<Ajv2020["compile"]> {
+  const formats = Object.fromEntries(
+    [...FORMATS].map(([name, one]) => [name, new RegExp(one, "u")]),
+  );
+  const options = { strict: false, formats, allErrors: true, logger: false as const };
+  try {
+    return new Ajv2020(options).compile(schema);
+  } catch {
+    return new Ajv2020({ ...options, unicodeRegExp: false }).compile(schema);
+  }
+}
+
+/** A required call of a function with these parameters; undefined where it is refused. */
+export function supportedTool(schema: Schema, strict?: boolean): Supported | undefined {
+  const text = JSON.stringify(schema), exact = parseExactJson(text);
+  const tools = [{ type: "function", function: { name: "f", parameters: exact, strict } }];
+  try {
+    const request = readTools(new Fields({ tools, tool_choice: "required" }))!;
+    const grammar = toolGrammar(
+      { ...request, isParallel: false },
+      toolFormatOf("tools <tool_call>")!,
+    );
+    const { dropped } = request.tools[0]!;
+    const left = JSON.stringify(exact, (_, value) => {
+      const keywords = dropped.get(value);
+      if (!keywords) return value;
+      return Object.fromEntries(Object.entries(value).filter(([name]) => !keywords.has(name)));
+    });
+    const check = validatorOf(JSON.parse(left));
+    const validate = (value: unknown) =>
+      check((value as { arguments: unknown }).arguments) === true;
+    return {
+      text: `${text} ${droppedNote(request)}`,
+      exact,
+      validate,
+      matcher: matcherOf(grammar!),
+    };
+  } catch (error) {
+    if (error instanceof ApiError || error instanceof DataError) return undefined;
+    throw error;
+  }
+}
+
+function matcherOf(grammar: Grammar): Matcher {
+  return new Matcher(networkOf(grammar), vocabulary, masks);
 }
 
 /**
@@ -86,7 +138,7 @@ export function tryDocuments(schema: Supported, dice: Dice, count: number): numb
 export function requireValid({ text, validate }: Supported, answer: string): void {
   let value: unknown;
   try {
-    value = JSON.parse(answer);
+    value = JSON.parse(answer.replace(/^<tool_call>|<\/tool_call>$/g, ""));
   } catch {
     throw new Error(`${text} allowed ${answer}, which is not JSON`);
   }
@@ -116,8 +168,13 @@ function isSet(mask: Int32Array, id: number): boolean {
   return (mask[id >> 5]! >> (id & 31) & 1) === 1;
 }
 
-/** Schemas in the manner of public programming interfaces. */
-export function apiSchemas(): readonly Schema[] {
-  const path = new URL("../../fixtures/schemas/apis.jsonl", import.meta.url);
-  return Deno.readTextFileSync(path).trim().split("\n").map((line) => JSON.parse(line).schema);
+/** Schemas in the manner of public programming interfaces, or those that libraries make. */
+export function apiSchemas(file: "apis" | "libraries" = "apis"): readonly Schema[] {
+  return namedSchemas(file).map(({ schema }) => schema);
+}
+
+/** Schemas of a fixture by their names. */
+export function namedSchemas(file: string): readonly { name: string; schema: Schema }[] {
+  const path = new URL(`../../fixtures/schemas/${file}.jsonl`, import.meta.url);
+  return Deno.readTextFileSync(path).trim().split("\n").map((line) => JSON.parse(line));
 }

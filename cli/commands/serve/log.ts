@@ -23,7 +23,7 @@ function plainLine(record: RequestRecord): string {
   if (model === undefined) return `${head}, ${total}`;
   const first = record.firstTokenMs === undefined ? "-" : seconds(record.firstTokenMs);
   return `${head} ${model} P=${streams}, ${promptTokens} tokens in, ${newTokens} out, ` +
-    `first ${first} s, ${total}`;
+    `first ${first} s, ${total}${record.note === undefined ? "" : `; ${record.note}`}`;
 }
 
 /** Fields of the same for programs. */
@@ -39,6 +39,7 @@ export function recordFields(record: RequestRecord): object {
     total_s: rounded(record.totalMs),
     status: record.status,
     ...(record.error === undefined ? {} : { error: record.error }),
+    ...(record.note === undefined ? {} : { note: record.note }),
   };
 }
 

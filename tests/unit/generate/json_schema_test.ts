@@ -38,7 +38,7 @@ const SCHEMAS: readonly object[] = [
   object({ a: { type: "string", pattern: "^[a-f]{3}$" } }),
   object({ a: { type: "string", pattern: "^(yes|no)$" } }),
   object({ a: { type: "string", minLength: 2, maxLength: 4 } }),
-  object({ a: { type: "string", format: "email", pattern: "^[ab]+@[ab]+$" } }),
+  object({ a: { type: "string", format: "email", pattern: "^[ab]+@[ab]+[.][ab]+$" } }),
   object({ a: { type: "string", format: "uuid" } }),
   object({ "a key, with spaces": { type: "boolean" } }),
   object({ "schlüssel": { enum: ["größer", "日本", "🙂"] } }),
@@ -112,22 +112,24 @@ Deno.test("beams, greedy tokens and any JSON object keep to their grammar", asyn
 Deno.test("a schema that cannot be enforced is refused by its keyword, and harms no other", async () => {
   using model = await openModel(MODEL, { device: "cpu" });
   let deep: object = { type: "null" };
-  for (let level = 0; level < 60; level++) deep = { items: deep };
+  for (let level = 0; level < 130; level++) deep = { items: deep };
   const refused: readonly [object, RegExp][] = [
     [{ not: { type: "string" } }, /keyword "not"/],
     [object({ a: { type: "array", uniqueItems: true } }), /keyword "uniqueItems"/],
-    [{ type: "integer", multipleOf: 3 }, /keyword "multipleOf"/],
-    [{ ...object({}), anyOf: [{ required: ["a"] }] }, /keyword "anyOf" .* "additionalProperties"/],
+    [{ type: "number", multipleOf: 0.1 }, /keyword "multipleOf"/],
+    [
+      { ...object({}), anyOf: [object({ a: {} })] },
+      /keyword "anyOf" .* "additionalProperties"/,
+    ],
     [{ enum: [1, 2, 3], maximum: 2 }, /keyword "maximum" .* beside "enum"/],
     [{ type: "string", const: 5 }, /keyword "const" .* no value fits/],
-    [{ type: "string", pattern: "^a+$", maxLength: 2 }, /keyword "maxLength" .* beside "pattern"/],
     [object({ a: { type: "null" } }, ["z"]), /keyword "required" .* for "z"/],
     [{ type: "strin" }, /keyword "type" .* for "strin"/],
     [{ type: "string", pattern: "(" }, /keyword "pattern" .* Unterminated group/],
     [{ type: "array", minItems: 3, maxItems: 2 }, /keyword "minItems" .* above "maxItems"/],
     [{ $ref: "#/nowhere" }, /keyword "\$ref" .* "#\/nowhere", which does not hold a schema/],
     [{ description: "x".repeat(70_000) }, /at most 65536/],
-    [deep, /deeper than 48 levels/],
+    [deep, /deeper than 128 levels/],
   ];
   const jsonSchema = object({ a: { type: "boolean" } });
   const running = model.completeAll(["a", "b"], { jsonSchema, maxTokens: 60 });

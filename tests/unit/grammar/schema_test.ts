@@ -6,7 +6,14 @@ import { networkOf } from "../../../core/grammar/network.ts";
 import { schemaGrammar } from "../../../core/grammar/schema.ts";
 import { acceptorOf } from "./acceptor.ts";
 import { Dice, randomSchema } from "../../schema_fuzzing/schemas.ts";
-import { apiSchemas, supported, tryDocuments, tryTexts } from "../../schema_fuzzing/try.ts";
+import {
+  apiSchemas,
+  namedSchemas,
+  supported,
+  supportedTool,
+  tryDocuments,
+  tryTexts,
+} from "../../schema_fuzzing/try.ts";
 
 /** Returns a function that tells whether a text is allowed by a schema, whose text keeps its digits. */
 function acceptor(schema: string): (text: string) => boolean {
@@ -36,6 +43,20 @@ const STRINGS: readonly Row[] = [
   ['{"type":"string","format":"date"}', ['"2024-02-29"', '"2000-02-29"', '"2023-12-31"'], [
     ...['"2023-02-29"', '"1900-02-29"', '"2023-13-01"', '"2023-04-31"'],
   ]],
+  ['{"pattern":"^(ab)*c?$","minLength":2,"maxLength":5}', ['"ab"', '"abc"', '"abab"', '"ababc"'], [
+    ...['"c"', '""', '"ababab"', "1"],
+  ]],
+  ['{"pattern":"b","maxLength":3}', ['"b"', '"\\"b\\""', '"🙂b🙂"'], ['"abcd"', '"aaa"']],
+  ['{"pattern":"^[a-c]+$","minLength":300}', [`"${"abc".repeat(100)}"`], [`"${"a".repeat(299)}"`]],
+  ['{"format":"date","pattern":"^2","maxLength":10}', ['"2024-02-29"'], ['"1999-12-31"', '"2"']],
+  ['{"$ref":"#/$defs/d","format":"date","$defs":{"d":{"type":"string"}}}', ['"2024-02-29"'], [
+    '"a"',
+  ]],
+  ['{"enum":["2024-02-29","x"],"format":"date"}', ['"2024-02-29"'], ['"x"']],
+  ['{"allOf":[{"pattern":"^a"},{"pattern":"b$"}],"maxLength":4}', ['"ab"', '"a\\nb"'], [
+    ...['"a"', '"b"', '"aaaab"'],
+  ]],
+  ['{"pattern":"^\\\\d{3}\\\\-[\\\\-\\\\_]\\\\@$"}', ['"123--@"', '"123-_@"'], ['"123@"']],
   ['{"type":"string","format":"json-pointer"}', ['"/a\\"b"'], ['"/a"b"']],
 ];
 
@@ -66,6 +87,13 @@ const NUMBERS: readonly Row[] = [
   ['{"type":"number","minimum":-1.5,"maximum":2}', ["-1.5", "-1", "-0", "2.0", "-0.3", "1.9"], [
     ...["-1.6", "2.1", "-2", "2.01"],
   ]],
+];
+
+const MULTIPLES: readonly Row[] = [
+  ['{"type":"integer","multipleOf":7}', ["0", "7", "-14", "7000007"], ["1", "-0", "15", "07"]],
+  ['{"type":"number","multipleOf":25,"minimum":-50,"exclusiveMaximum":1000}', [
+    ...["-50", "-25", "0", "975"],
+  ], ["-75", "1000", "10", "2.5"]],
 ];
 
 const VALUES: readonly Row[] = [
@@ -100,6 +128,28 @@ const OBJECTS: readonly Row[] = [
     ...['{"a":1}', '{"a":1,"b":2}'],
   ], ["{}", '{"a":1,"b":2,"c":3}', '{"a":"x"}']],
   ['{"properties":{"a\\"b":{},"é":{}}}', ['{"a\\"b":1,"é":2}'], ['{"e":1}', '{"\\u00e9":2}']],
+  ['{"additionalProperties":{"type":"integer"},"propertyNames":{"type":"string"}}', ['{"a":1}'], [
+    '{"a":"x"}',
+  ]],
+  [
+    '{"additionalProperties":{"type":"integer"},"propertyNames":{"enum":["b","a"]},"required":["b"]}',
+    [
+      ...['{"b":1}', '{"b":1,"a":2}'],
+    ],
+    ["{}", '{"a":1}', '{"b":1,"c":1}'],
+  ],
+  ['{"type":"object","propertyNames":{"pattern":"^[a-z]+$","maxLength":2}}', ['{"ab":1}', "{}"], [
+    ...['{"abc":1}', '{"A":1}'],
+  ]],
+  ['{"properties":{"a":{}},"propertyNames":false}', ["{}"], ['{"a":1}', '{"b":1}']],
+  ['{"patternProperties":{"^x":{"type":"null"}},"additionalProperties":false}', ['{"x1":null}'], [
+    ...['{"y":null}', '{"x":1}'],
+  ]],
+  [
+    '{"properties":{"a":{},"b":{}},"additionalProperties":false,"anyOf":[{"required":["a"]},{"required":["b"]}]}',
+    ['{"a":1}', '{"b":1}', '{"a":1,"b":2}'],
+    ["{}", '{"c":1}'],
+  ],
   ['{"properties":{"a":false,"b":{}}}', ['{"b":1}', "{}"], ['{"a":1}']],
 ];
 
@@ -123,7 +173,26 @@ const ARRAYS: readonly Row[] = [
   ]],
 ];
 
+const UNIQUE: readonly Row[] = [
+  ['{"items":{"enum":["a","b",1,1.0]},"uniqueItems":true,"minItems":1}', [
+    ...['["a"]', '["b", "a",1]', '[1,"a"]'],
+  ], ["[]", '["a","a"]', "[1,1]", '["c"]']],
+  ['{"items":{"type":["boolean","null"]},"uniqueItems":true,"maxItems":2}', ["[]", "[null,true]"], [
+    ...["[true,true]", "[true,false,null]"],
+  ]],
+  ['{"items":{"enum":[1,2,3,4,5,6,7,8,9]},"uniqueItems":true}', ["[1,9]", "[2,3,4]"], ["[9,1]"]],
+  ['{"type":"array","uniqueItems":true,"maxItems":1}', ["[]", '["x"]'], ["[1,2]"]],
+  ['{"items":{"type":"integer"},"uniqueItems":false}', ["[1,1]"], ["[true]"]],
+  ['{"prefixItems":[{"type":"null"}],"minItems":3}', ["[null,1,2]"], ["[null]", "[null,1]"]],
+];
+
 const REFERENCES: readonly Row[] = [
+  ['{"$defs":{"a":{"type":"integer"}},"$ref":"#/$defs/a","maximum":3,"title":"x"}', ["3"], ["4"]],
+  ['{"properties":{"n":{"$ref":"#","maxProperties":0}}}', ['{"n":{}}'], ['{"n":{"n":{}}}']],
+  ['{"allOf":[{"minimum":3},{"minimum":4,"maximum":9},{"maximum":7}]}', ["4", "7"], ["3", "8"]],
+  ['{"allOf":[{"properties":{"a":{"minimum":1}}},{"properties":{"a":{"maximum":2}}}]}', [
+    '{"a":1}',
+  ], ['{"a":0}', '{"a":3}']],
   ['{"$defs":{"A":{"$anchor":"foo","type":"integer"}},"$ref":"#foo"}', ["3"], ['"x"']],
   ['{"$defs":{"a/b c~":{"type":"integer"}},"properties":{"x":{"$ref":"#/$defs/a~1b%20c~0"}}}', [
     ...['{"x":1}'],
@@ -147,7 +216,7 @@ const REFERENCES: readonly Row[] = [
   ]],
 ];
 
-const TABLES = { STRINGS, NUMBERS, VALUES, OBJECTS, ARRAYS, REFERENCES };
+const TABLES = { STRINGS, NUMBERS, MULTIPLES, VALUES, OBJECTS, ARRAYS, UNIQUE, REFERENCES };
 
 for (const [name, rows] of Object.entries(TABLES)) {
   Deno.test(`schemas allow what they say: ${name.toLowerCase()}`, () => {
@@ -176,22 +245,32 @@ Deno.test("blanks between elements are bounded", () => {
   assert(!accepts(`[${" ".repeat(13)}1]`));
 });
 
-Deno.test("a keyword that is not enforced is refused by its name within 50 ms", () => {
+Deno.test("a keyword that is not enforced is refused by its name", () => {
   const many = (count: number) =>
     Object.fromEntries(Array.from({ length: count }, (_, i) => [`p${i}`, {}]));
   const refused: readonly (readonly [unknown, RegExp])[] = [
-    ...["not", "if", "contains", "propertyNames", "patternProperties", "dependentRequired"].map(
-      (keyword) => [{ [keyword]: {} }, new RegExp(`keyword "${keyword}"`)] as const,
+    ...["not", "if", "then", "else", "contains", "dependentRequired", "dependentSchemas"].flatMap(
+      (keyword) =>
+        [{}, true, ...(keyword === "not" ? [] : [false])].map((value) =>
+          [{ [keyword]: value }, new RegExp(`keyword "${keyword}"`)] as const
+        ),
     ),
-    [{ type: "array", uniqueItems: true }, /"uniqueItems"/],
-    [{ type: "integer", multipleOf: 2 }, /"multipleOf"/],
+    [{ items: { type: "string" }, uniqueItems: true }, /"uniqueItems" .* unless items are an enum/],
+    [{ type: "number", multipleOf: 0.01 }, /"multipleOf" .* for 0.01/],
+    [{ type: "integer", multipleOf: 99991 }, /"multipleOf" .* needs too many states/],
+    [
+      { pattern: "(a|b){9}c.*", minLength: 4000, maxLength: 9000 },
+      /"maxLength" .* too many states/,
+    ],
+    [{ properties: { a: {} }, propertyNames: { maxLength: 3 } }, /"propertyNames" .* "properties"/],
+    [{ patternProperties: { a: {}, b: {} } }, /"patternProperties" .* one pattern alone/],
+    [{ required: ["z"], properties: { a: {} } }, /"required" .* for "z"/],
+    [{ propertyNames: false, required: ["z"] }, /"required" .* for "z"/],
+    [{ type: "array", allOf: [{ type: "object" }] }, /allows no value/],
     [{ $ref: "https://example.com/x.json" }, /"\$ref" .* for "https:\/\/example\.com\/x\.json"/],
     [{ $ref: "#" }, /"\$ref" .* leads back to itself/],
     [{ anyOf: [{ $ref: "#" }, { type: "null" }] }, /"\$ref" .* leads back to itself/],
-    [
-      { $ref: "#/$defs/a", maximum: 3, $defs: { a: { type: "integer" } } },
-      /"maximum" .* beside "\$ref"/,
-    ],
+    [{ $ref: "#", maximum: 3 }, /"\$ref" .* leads back to itself/],
     [{ properties: { n: { $ref: "#" } }, required: ["n"] }, /allows no value that ends/],
     [false, /allows no value/],
     [{ type: "string", pattern: "^(?=a)" }, /"pattern" .* with lookaround/],
@@ -200,10 +279,9 @@ Deno.test("a keyword that is not enforced is refused by its name within 50 ms", 
     [{ type: "string", pattern: "\\p{L}" }, /"pattern" .* with "\\p"/],
     [{ type: "string", pattern: "a^" }, /"pattern" .* with "\^" or "\$" inside/],
     [{ type: "string", pattern: "((a{1,99}){1,99}){1,99}" }, /"pattern" .* more than 1024 places/],
-    [{ type: "string", pattern: "a", minLength: 2 }, /"minLength" .* beside "pattern"/],
     [{ oneOf: [{ type: "integer" }, { type: "number" }] }, /"oneOf"/],
     [{ oneOf: [{ properties: { a: {} } }, { type: "string" }] }, /"oneOf"/],
-    [{ allOf: [{ minimum: 3 }, { minimum: 4 }] }, /"allOf" .* with "minimum" in several parts/],
+    [{ allOf: [{ uniqueItems: true }, { uniqueItems: 1 }] }, /"allOf" .* in several parts/],
     [
       { properties: many(500), minProperties: 200, maxProperties: 400 },
       /"minProperties" .* more properties than/,
@@ -215,10 +293,13 @@ Deno.test("a keyword that is not enforced is refused by its name within 50 ms", 
     [{ properties: { a: { $id: "x" } } }, /"\$id"/],
   ];
   for (const [schema, message] of refused) {
-    const start = performance.now();
-    const error = assertThrows(() => networkOf(schemaGrammar(schema)), DataError);
+    const error = assertThrows(
+      () => networkOf(schemaGrammar(schema)),
+      DataError,
+      "",
+      JSON.stringify(schema),
+    );
     assertMatch(error.message, message);
-    assert(performance.now() - start < 50, JSON.stringify(schema));
   }
 });
 
@@ -232,4 +313,41 @@ Deno.test("texts along the masks of 60 schemas are valid, and valid documents ar
     documents += tryDocuments(grammar, new Dice(seed), 4);
   }
   assert(texts > 100 && documents > 200, `${texts} texts, ${documents} documents`);
+});
+
+/** Schemas of pydantic 2 and zod 4 that are refused, with the keyword; docs/serving.md lists the kinds. */
+const REFUSED: Readonly<Record<string, RegExp>> = {
+  "pydantic set of int": /"uniqueItems"/,
+  "pydantic multiple of 0.5": /"multipleOf" .* for 0.5/,
+  "zod never in object": /"not"/,
+  "zod email max": /"maxLength" .* too many states/,
+  "zod emoji": /"pattern" .* lookaround/,
+  "zod duration": /"pattern" .* lookaround/,
+  "zod step": /"multipleOf" .* for 0.01/,
+};
+
+Deno.test("schemas that pydantic and zod make are taken, and texts along their masks are valid", () => {
+  let texts = 0;
+  for (const [seed, { name, schema }] of namedSchemas("libraries").entries()) {
+    const refusal = REFUSED[name];
+    if (refusal) {
+      const error = assertThrows(() => networkOf(schemaGrammar(schema)), DataError, "", name);
+      assertMatch(error.message, refusal);
+      continue;
+    }
+    const grammar = supported(schema);
+    assert(grammar !== undefined, name);
+    texts += tryTexts(grammar!, new Dice(seed), 1);
+  }
+  assert(texts > 150, `${texts} texts`);
+});
+
+Deno.test("calls of tools are valid by their parameters but for keywords that are named", () => {
+  const random = Array.from({ length: 40 }, (_, seed) => randomSchema(new Dice(7000 + seed)));
+  let texts = 0;
+  for (const [seed, schema] of [...random, ...apiSchemas("libraries")].entries()) {
+    const tool = supportedTool(schema);
+    if (tool) texts += tryTexts(tool, new Dice(seed), 1);
+  }
+  assert(texts > 40, `${texts} texts`);
 });
