@@ -100,7 +100,7 @@ function has(ranges: Ranges, point: number): boolean {
   return ranges.some(([first, last]) => first <= point && point <= last);
 }
 
-/** Rest of an expression after a character at its beginning. */
+/** Derivative of an expression by a character (Brzozowski 1964). */
 function derivative(expression: Expression, point: number, forms: Forms): Expression {
   const after = (one: Expression) => derivative(one, point, forms);
   if (typeof expression === "string") {
