@@ -2,12 +2,13 @@
  * Texts that match several expressions at once, by a machine that reads each character for all of them
  * (derivatives of regular expressions, Brzozowski 1964).
  */
-import { isEmpty, NOTHING } from "./expression.ts";
 import {
   choice,
   type Expression,
   Forms,
+  isEmpty,
   joined,
+  NOTHING,
   type Ranges,
   rangesIn,
   repeat,
@@ -100,7 +101,7 @@ function has(ranges: Ranges, point: number): boolean {
   return ranges.some(([first, last]) => first <= point && point <= last);
 }
 
-/** Rest of an expression after a character at its beginning. */
+/** The expression that is left when a character of it was read. */
 function derivative(expression: Expression, point: number, forms: Forms): Expression {
   const after = (one: Expression) => derivative(one, point, forms);
   if (typeof expression === "string") {
@@ -122,10 +123,8 @@ function derivative(expression: Expression, point: number, forms: Forms): Expres
         ? NOTHING
         : inOrder([after(part), repeat(part, Math.max(0, min - 1), max - 1)]);
     }
-    default: {
-      const [ranges] = rangesIn(expression);
-      return ranges && has(ranges, point) ? "" : NOTHING;
-    }
+    default:
+      return [...rangesIn(expression)].some((ranges) => has(ranges, point)) ? "" : NOTHING;
   }
 }
 

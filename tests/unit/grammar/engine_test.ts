@@ -88,7 +88,7 @@ const AMBIGUOUS: Readonly<Record<string, readonly [schema: object, text: string]
   ],
 };
 
-Deno.test("small schemas with many readings take bounded work, or end with an error by name", async () => {
+Deno.test("small schemas with many readings take bounded work, or end with an error by name", () => {
   const vocabulary = tokenBytes(tokenizer, tokenizer.vocabSize);
   const masks = new TokenMasks(vocabulary, [END]);
   const worst: [string, number][] = [];
