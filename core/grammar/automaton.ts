@@ -66,7 +66,7 @@ export class Automaton {
   readonly #classOf = new Uint8Array(256);
   readonly #byteOf: number[] = [];
   readonly #states: State[] = [];
-  readonly #statesOf = new Map<string, number>();
+  readonly #statesOf = new Map<number, number[]>();
   /** Sets of stacks: those under one frame, or the numbers of several such sets. */
   readonly #stacks: (Frame | Pick<Frame, "members">)[] = [
     { node: 0, count: 0, below: 0, head: 0, members: [EMPTY] },
@@ -236,13 +236,15 @@ export class Automaton {
   /** The number of a state. */
   #state(nodes: readonly number[], stacks: readonly number[], isComplete: boolean): number {
     const sorted = { ...this.#inOrder(nodes, stacks), isComplete };
-    const key = `${isComplete} ${sorted.nodes} ${sorted.stacks}`;
-    const known = this.#statesOf.get(key);
+    const hash = hashOf(sorted);
+    const alike = this.#statesOf.get(hash) ?? [];
+    const known = alike.find((number) => isEqual(this.#states[number]!, sorted));
     if (known !== undefined) return known;
-    this.#size += 8 * nodes.length + 2 * key.length + 4 * this.#byteOf.length + 400;
+    this.#size += 8 * nodes.length + 4 * this.#byteOf.length + 400;
     const next = new Int32Array(this.#byteOf.length).fill(-1);
     const number = this.#states.push({ ...sorted, next }) - 1;
-    this.#statesOf.set(key, number);
+    alike.push(number);
+    this.#statesOf.set(hash, alike);
     return number;
   }
 
@@ -256,9 +258,8 @@ export class Automaton {
     if (isSorted) return { nodes: Uint32Array.from(nodes), stacks: Uint32Array.from(stacks) };
     const sets = new Map<number, number[]>();
     for (const [i, node] of nodes.entries()) {
-      const known = sets.get(node);
-      if (known) known.push(stacks[i]!);
-      else sets.set(node, [stacks[i]!]);
+      if (!sets.has(node)) sets.set(node, []);
+      sets.get(node)!.push(stacks[i]!);
     }
     const order = Uint32Array.from(sets.keys()).sort();
     return { nodes: order, stacks: order.map((node) => this.#union(sets.get(node)!)) };
@@ -289,16 +290,19 @@ export class Automaton {
       this.#spend(members.length);
       for (const one of members) {
         const { head } = this.#stacks[one] as Frame;
-        const known = byHead.get(head);
-        if (known) known.add(one);
-        else byHead.set(head, new Set([one]));
+        if (!byHead.has(head)) byHead.set(head, new Set());
+        byHead.get(head)!.add(one);
       }
     }
     const members = Uint32Array.from(byHead.values(), (alike) => {
       const [first] = alike as Iterable<number> as [number];
       if (alike.size === 1) return first;
       const { node, count } = this.#stacks[first] as Frame;
-      return this.#push(node, count, this.#union([...alike].map((one) => this.#below(one))));
+      return this.#push(
+        node,
+        count,
+        this.#union(Array.from(alike, (one) => (this.#stacks[one] as Frame).below)),
+      );
     }).sort();
     const memberKey = members.join();
     const set = members.length === 1 ? members[0]! : this.#unions.get(memberKey) ??
@@ -306,10 +310,6 @@ export class Automaton {
     this.#unions.set(key, set).set(memberKey, set);
     this.#size += 2 * (key.length + memberKey.length) + 8 * members.length + 200;
     return set;
-  }
-
-  #below(framed: number): number {
-    return (this.#stacks[framed] as Frame).below;
   }
 
   /** The stacks of a set under one more frame. */
@@ -325,21 +325,18 @@ export class Automaton {
   }
 
   #clampedSet(set: number): number {
-    const known = this.#clamped.get(set);
-    if (known !== undefined) return known;
     // By hand, as stacks may be deep.
-    const open = [set];
+    const open = this.#clamped.has(set) ? [] : [set];
     for (let at; (at = open.at(-1)) !== undefined;) {
-      const members = this.#members(at);
-      const below = members.map((one) => this.#below(one)).filter((one) => !this.#clamped.has(one));
-      if (below.length > 0) {
-        open.push(...below);
-        continue;
+      const members = this.#members(at), before = open.length;
+      for (const one of members) {
+        const { below } = this.#stacks[one] as Frame;
+        if (!this.#clamped.has(below)) open.push(below);
       }
-      open.pop();
-      if (this.#clamped.has(at)) continue;
+      if (open.length > before) continue;
       const clamped = members.map((one) => this.#clampedFrame(one, this.longest));
       this.#clamped.set(at, this.#union(clamped));
+      open.pop();
     }
     return this.#clamped.get(set)!;
   }
@@ -376,6 +373,20 @@ export class Automaton {
       this.#classOf[byte] = this.#byteOf.length - 1;
     }
   }
+}
+
+function hashOf({ nodes, stacks, isComplete }: Omit<State, "next">): number {
+  let hash = Number(isComplete);
+  for (let i = 0; i < nodes.length; i++) {
+    hash = Math.imul(Math.imul(hash ^ nodes[i]!, 0x9e3779b1) ^ stacks[i]!, 0x85ebca6b);
+    hash ^= hash >>> 15;
+  }
+  return hash;
+}
+
+function isEqual(one: Omit<State, "next">, other: Omit<State, "next">): boolean {
+  return one.isComplete === other.isComplete && one.nodes.length === other.nodes.length &&
+    one.nodes.every((node, i) => node === other.nodes[i] && one.stacks[i] === other.stacks[i]);
 }
 
 /** The number of a key, the next one for a new key. */

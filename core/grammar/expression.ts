@@ -63,16 +63,9 @@ export function oneOfTexts(texts: readonly string[]): Expression {
 
 /** The longest common prefix that does not end within a character. */
 function commonPrefix(texts: readonly string[]): string {
-  const [first, ...others] = texts as [string, ...string[]];
-  let length = first.length;
-  for (const other of others) {
-    let same = 0;
-    while (same < length && first[same] === other[same]) same++;
-    length = same;
-  }
-  return first.slice(0, length).isWellFormed()
-    ? first.slice(0, length)
-    : first.slice(0, length - 1);
+  let prefix = texts[0]!;
+  for (const text of texts) while (!text.startsWith(prefix)) prefix = prefix.slice(0, -1);
+  return prefix.isWellFormed() ? prefix : prefix.slice(0, -1);
 }
 
 export function repeat(part: Expression, min: number, max = Infinity): Expression {

@@ -2,12 +2,13 @@
  * Texts that match several expressions at once, by a machine that reads each character for all of them
  * (derivatives of regular expressions, Brzozowski 1964).
  */
-import { isEmpty, NOTHING } from "./expression.ts";
 import {
   choice,
   type Expression,
   Forms,
+  isEmpty,
   joined,
+  NOTHING,
   type Ranges,
   rangesIn,
   repeat,
@@ -122,10 +123,8 @@ function derivative(expression: Expression, point: number, forms: Forms): Expres
         ? NOTHING
         : inOrder([after(part), repeat(part, Math.max(0, min - 1), max - 1)]);
     }
-    default: {
-      const [ranges] = rangesIn(expression);
-      return ranges && has(ranges, point) ? "" : NOTHING;
-    }
+    default:
+      return [...rangesIn(expression)].some((ranges) => has(ranges, point)) ? "" : NOTHING;
   }
 }
 

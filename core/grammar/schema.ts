@@ -211,8 +211,11 @@ class Translator {
     });
   }
 
+  /** A schema may join itself to others without end, or many with many. */
   #merge(one: Fields, other: Fields, keyword: string): Fields {
-    this.#countJoined(keyword);
+    if (this.#joined++ > MAX_JOINED) {
+      refuse(keyword, `with more than ${MAX_JOINED} schemas to combine`);
+    }
     return merge(one, other, keyword);
   }
 
@@ -222,13 +225,6 @@ class Translator {
     const values = this.#ofFields(fields);
     this.#depth--;
     return values;
-  }
-
-  /** A schema may join itself to others without end, or many with many. */
-  #countJoined(keyword: string): void {
-    if (this.#joined++ > MAX_JOINED) {
-      refuse(keyword, `with more than ${MAX_JOINED} schemas to combine`);
-    }
   }
 
   /** One alternative and no other, which only holds where no two have a value in common. */
@@ -358,20 +354,14 @@ class Translator {
     }
     if (names.has("const") || names.has("enum")) {
       const listed = listedIn(names).map(({ value }) => value)
-        .filter((name) =>
-          typeof name === "string" && (rest !== false || Object.hasOwn(given, name))
-        );
-      const properties = Object.fromEntries((listed as string[]).map((name) => [
-        name,
-        Object.hasOwn(given, name) ? given[name] : rest,
-      ]));
-      return { properties, rest: false };
+        .filter((name) => typeof name === "string")
+        .map((name) => [name, Object.hasOwn(given, name) ? given[name] : rest] as const);
+      return { properties: Object.fromEntries(listed), rest: false };
     }
-    if (!["pattern", "format", "minLength", "maxLength"].some((one) => names.has(one))) {
-      if ([...names.keys()].some((one) => one !== "type")) {
-        refuse("propertyNames", "but for strings");
-      }
-      return { properties: given, rest };
+    const others = [...names.keys()].filter((one) => one !== "type");
+    if (others.length === 0) return { properties: given, rest };
+    if (!others.every((one) => ["pattern", "format", "minLength", "maxLength"].includes(one))) {
+      refuse("propertyNames", "but for strings");
     }
     if (Object.keys(given).length > 0 || fields.has("required")) {
       refuse("propertyNames", 'with a pattern or length beside "properties" or "required"');
