@@ -144,7 +144,7 @@ Deno.test("a backbone far away is named by its whole path, and a GGUF file by it
       ["model.gguf", "a/p2", "../../model.gguf"],
       ["model.gguf", "a/b/p2", `${root}/model.gguf`],
       ["model.gguf", "a/b/c/p2", `${root}/model.gguf`],
-      [PLAIN_MODEL, "p4", await Deno.realPath(PLAIN_MODEL)],
+      [PLAIN_MODEL, "a/b/c/p4", await Deno.realPath(PLAIN_MODEL)],
     ];
     for (const [model, out, name] of cases) {
       await succeed(`convert --model ${model} --streams 2 ${ADAPTER} --out ${out}`, { cwd });
