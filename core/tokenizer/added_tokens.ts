@@ -57,6 +57,9 @@ export function readAddedTokens(
   return [...tokens.values()];
 }
 
+/** Most characters of a token: one expression looks for all of them. */
+const MAX_LENGTH = 1000;
+
 /** Roles of special tokens, in the order in which transformers adds those that are new. */
 const ROLES = "bos eos unk sep pad cls mask".split(" ").map((role) => `${role}_token`);
 
@@ -86,6 +89,12 @@ export function addNamedTokens(
       rstrip: rstrip === true,
     };
     all.set(content, { ...known, special: true });
+  }
+  const long = [...all.keys()].find(({ length }) => length > MAX_LENGTH);
+  if (long !== undefined) {
+    throw new DataError(
+      `added token ${show(long)} has ${long.length} characters, over ${MAX_LENGTH}`,
+    );
   }
   return [...all.values()];
 }

@@ -50,8 +50,6 @@ const HOSTILE: readonly (readonly [template: string, reason: RegExp])[] = [
     /4300 digits/,
   ],
   ["{{ 9 ** 999999999 }}", /4300 digits/],
-  ["{{ 'a'.center(10 ** 12) }}{{ '%99999999d' % 1 }}", /characters is too long/],
-  ["{{ '{:>999999999}'.format(1) }}", /characters is too long/],
   [
     "{% set a = 'a' * 4000000 %}{% for i in range(99999) %}{{ ('b' + a) in a + a }}{% endfor %}",
     MUCH_WORK,
@@ -65,7 +63,7 @@ const HOSTILE: readonly (readonly [template: string, reason: RegExp])[] = [
     MUCH_WORK,
   ],
   [
-    "{% set a = 'é ' * 4000000 %}{% for i in range(99999) %}{% if a|title %}{% endif %}{% endfor %}",
+    "{% set a = 'é ' * 4000000 %}{% for i in range(99999) %}{% if a|upper %}{% endif %}{% endfor %}",
     MUCH_WORK,
   ],
   [
