@@ -309,6 +309,7 @@ Deno.test("commands of the documents that run elsewhere are known", () => {
     !/(^|\| )parscale /.test(line) && !isElsewhere(line) && commandOf(line, "") === line
   );
   assertEquals(unknown, [
+    "cat scores-?.jsonl | jq -s -c 'sort_by(.id)[]' > scores.jsonl",
     `grep '"steps":3,"held_out_name":false' problems/test.jsonl > held.jsonl`,
   ]);
 });
