@@ -207,7 +207,9 @@ Deno.test("sixteen slow schemas delay the small one of another client by less th
   const slow = Array.from({ length: 16 }, (_, i) => ask({ ...SLOW[i % 4], title: `${i}` }));
   await new Promise((resolve) => setTimeout(resolve, 20));
   const start = performance.now();
-  assertEquals((await ask(small)).error, undefined);
-  assert(performance.now() - start < 1000, `${performance.now() - start} ms`);
+  const { error } = await ask(small);
+  const delay = performance.now() - start;
   for (const { error } of await Promise.all(slow)) assertEquals(error, undefined);
+  assertEquals(error, undefined);
+  assert(delay < 1000, `${delay} ms`);
 });
