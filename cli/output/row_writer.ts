@@ -86,14 +86,16 @@ export class RowWriter implements Disposable {
     { resume, identity, ...options }: ReportOptions & RowOptions,
   ) {
     const { out, overwrite } = invocation;
-    this.#finished = recordFor(invocation, { resume, identity });
+    let known: RunIdentity | undefined;
+    const own = () => known ??= identity(); // it reads the start of every tensor
+    this.#finished = recordFor(invocation, { resume, identity: own });
     this.#options = { ...options, onWhole: (path) => this.#finished?.keep(path) };
     this.#report = new Report(io, invocation, this.#options);
     if (!keepsRows(out)) return;
     this.#closeReport(); // it could be opened; the rows come later
     if (resume === "result") this.#requireSameInput = this.#finished!.require();
     if (this.#requireSameInput) return;
-    const all = identityOf(invocation, identity());
+    const all = identityOf(invocation, own());
     this.#journal = new Journal({ out, identity: all, resume: resume !== undefined, overwrite });
     this.resumed = this.#journal.size;
     if (resume === "rows") io.note(`resuming "${out}": ${this.resumed} rows done`);

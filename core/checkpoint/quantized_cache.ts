@@ -183,13 +183,18 @@ export async function cacheEntries(folder: string): Promise<CacheEntry[]> {
 
 /** Bytes of all entries. */
 export async function cacheBytes(folder: string): Promise<number> {
-  return (await cacheEntries(folder)).reduce((sum, { bytes }) => sum + bytes, 0);
+  return bytesOf(await cacheEntries(folder));
+}
+
+function bytesOf(entries: readonly CacheEntry[]): number {
+  return entries.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
 /** Removes the entries not used for longest until at most `limitBytes` are left. */
 async function evict(folder: string, limitBytes: number): Promise<void> {
-  let total = await cacheBytes(folder);
-  for (const { path, bytes } of await cacheEntries(folder)) {
+  const entries = await cacheEntries(folder);
+  let total = bytesOf(entries);
+  for (const { path, bytes } of entries) {
     if (total <= limitBytes) return;
     if (basename(path).startsWith(".")) continue; // another process is making it
     await removeFolder(path);
