@@ -10,7 +10,8 @@ import type { FoundTensor } from "./weight_files.ts";
 const CHUNK = 1 << 18;
 
 /**
- * Returns whether the file has an output matrix of its own: one that differs anywhere from the embedding table. Equal matrices are read to their end, others up to the first difference.
+ * Returns whether the file has an output matrix of its own: one that differs anywhere from the embedding
+ * table. Equal matrices are read to their end, others up to the first difference.
  */
 export async function hasOwnHead(found: ReadonlyMap<string, FoundTensor>): Promise<boolean> {
   const table = found.get(EMBEDDING), head = found.get(HEAD);

@@ -141,8 +141,13 @@ function requireText(row: JsonObject, key: string, at: string): string {
   return value;
 }
 
+/** The name under which a row has a value: ours, or the one that others use. */
+function keyIn(row: JsonObject, name: string, other: string): string {
+  return row[name] == null && row[other] != null ? other : name;
+}
+
 function requireTokens(row: JsonObject, at: string): { tokens: Int32Array; labels?: Int32Array } {
-  const key = row.tokens == null && row.input_ids != null ? "input_ids" : "tokens";
+  const key = keyIn(row, "tokens", "input_ids");
   const tokens = requireIntegers(row[key], key, at);
   if (tokens.length === 0) throw wrong(at, `has no token in "${key}"`);
   const negative = tokens.find((token) => token < 0);
@@ -184,7 +189,7 @@ function requireMessages(
   row: JsonObject,
   at: string,
 ): { messages: readonly ChatMessage[]; tools?: readonly unknown[] } {
-  const key = row.messages == null && row.conversations != null ? "conversations" : "messages";
+  const key = keyIn(row, "messages", "conversations");
   const list = parsed(row[key]), tools = parsed(row.tools);
   if (!Array.isArray(list) || list.length === 0) {
     throw wrong(at, `has ${show(list)} in "${key}", expected a list of at least one message`);

@@ -1,7 +1,8 @@
 /**
  * Downloads files of one commit into the cache.
  *
- * Four files at once, one stream a file. A partial file survives a kill and is continued by a range request; a content gets its name only when its hash is that of the listing.
+ * Four files at once, one stream a file. A partial file survives a kill and is continued by a range request;
+ * a content gets its name only when its hash is that of the listing.
  */
 import { dirname } from "node:path";
 import { statIfExists } from "../base/files.ts";

@@ -21,10 +21,9 @@ import {
   type JsonObject,
   jsonValue,
   readJsonObject,
-  readRegularFile,
+  readWholeLines,
   show,
   statIfExists,
-  utf8Text,
 } from "../base/files.ts";
 import { writeAllSync } from "../base/write_all.ts";
 import { rename } from "../base/platform/rename.ts";
@@ -129,13 +128,12 @@ export class RunFolder implements Disposable {
   async truncateMetrics(step: number): Promise<void> {
     const path = join(this.path, METRICS);
     if (!await statIfExists(path)) return;
-    const bytes = await readRegularFile(path), end = bytes.lastIndexOf(10) + 1;
-    const text = utf8Text(bytes.subarray(0, end), `"${path}"`);
+    const { text, isCut } = await readWholeLines(path);
     const kept = text.split("\n").filter((line) => {
       const row = jsonValue(line);
       return isObject(row) && Number(row.step) <= step;
     }).map((line) => line + "\n").join("");
-    if (kept === text && end === bytes.length) return;
+    if (kept === text && !isCut) return;
     const partial = join(this.path, `.${METRICS}`);
     await Deno.writeTextFile(partial, kept);
     await rename(partial, path);

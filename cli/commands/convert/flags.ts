@@ -131,7 +131,7 @@ export const command = defineCommand({
       conflictsWith: ["streams", "introduced-only"],
       summary: "Fold an adapter, LoRA or BitFit into one folder",
       details: "--model is an adapter or its run, or a checkpoint with --adapter. " +
-        "Prefixes and aggregator are written beside the backbone, for the authors' code. With one " +
+        "Prefixes and aggregator are written beside the backbone, for transformers. With one " +
         "stream LoRA is added to the weights and BitFit to biases; without a prefix the result is a " +
         "plain model that transformers opens, after BitFit on Qwen2 as a Llama model, which has all " +
         "the biases. LoRA and BitFit of several streams cannot be merged.",

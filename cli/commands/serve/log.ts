@@ -10,7 +10,10 @@ export function isProbe({ path, status }: RequestRecord): boolean {
   return PROBES.includes(path) && status === 200;
 }
 
-/** Line without control characters of the client: `200 POST /v1/completions qwen-p4 P=4, 12 tokens in, 34 out, first 0.05 s, total 0.42 s`. */
+/**
+ * Line without control characters of the client, such as
+ * `200 POST /v1/completions qwen-p4 P=4, 12 tokens in, 34 out, first 0.05 s, total 0.42 s`.
+ */
 export function recordLine(record: RequestRecord): string {
   return visible(plainLine(record));
 }

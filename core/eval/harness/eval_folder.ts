@@ -19,10 +19,9 @@ import {
   ioError,
   type JsonObject,
   readJsonObject,
-  readRegularFile,
+  readWholeLines,
   show,
   statIfExists,
-  utf8Text,
 } from "../../base/files.ts";
 import { writeAllSync } from "../../base/write_all.ts";
 import { rename } from "../../base/platform/rename.ts";
@@ -160,9 +159,9 @@ export class EvalFolder implements Disposable {
   async #readWhole(name: string): Promise<string> {
     const path = join(this.path, name);
     if (!await statIfExists(path)) return "";
-    const bytes = await readRegularFile(path), end = bytes.lastIndexOf(10) + 1;
-    if (end < bytes.length) await Deno.truncate(path, end);
-    return utf8Text(bytes.subarray(0, end), `"${path}"`);
+    const { text, end, isCut } = await readWholeLines(path);
+    if (isCut) await Deno.truncate(path, end);
+    return text;
   }
 
   #append(name: string, value: unknown): void {

@@ -24,8 +24,8 @@ const PLACES: Readonly<Record<string, string>> = {
   B: `(?:(?<=[${WORD}])(?=[${WORD}])|(?<![${WORD}])(?![${WORD}]))`,
 };
 
-/** Characters that a letter after a backslash stands for, the same in both. */
-const CONTROLS = "fnrtv";
+/** Escapes that are the same in both: characters, and references to groups. */
+const SHARED = /^[fnrtv1-9]$/;
 
 /** An escape, a class, an extension, a counted or possessive quantifier, or one character. */
 const PIECE =
@@ -66,8 +66,7 @@ function unusable(pattern: string, reason: string, cause?: unknown): DataError {
 function escaped(character: string, pattern: string): string {
   const known = CLASSES[character];
   if (known) return known;
-  if (CONTROLS.includes(character) && character !== "") return `\\${character}`;
-  if (/^[1-9]$/.test(character)) return `\\${character}`;
+  if (SHARED.test(character)) return `\\${character}`;
   if (/^[a-zA-Z0]?$/.test(character)) throw unusable(pattern, `unknown escape "\\${character}"`);
   return literal(character);
 }
