@@ -58,35 +58,46 @@ Deno.test("/health is answered while long texts are read, rendered, tokenized an
   }
 });
 
+/** Sends twenty long texts at once, and says which other requests waited too long meanwhile. */
+async function delaysBeside(server: TestServer): Promise<string[]> {
+  const body = new TextEncoder().encode(LONG[0]![1]);
+  const statuses: number[] = [];
+  let isOver = false;
+  const load = async () => {
+    const all = Array.from({ length: 20 }, () => send(server, "/tokenize", body));
+    statuses.push(...await Promise.all(all).finally(() => isOver = true));
+  };
+  const waitsOf = async (pairs: number) => {
+    const waits: number[] = [], prompt = "a b".repeat(pairs);
+    while (!isOver) {
+      const began = performance.now();
+      assertEquals((await server.json("/tokenize", { prompt })).count, 2 * pairs);
+      waits.push(performance.now() - began);
+    }
+    return waits;
+  };
+  let short: number[] = [], page: number[] = [];
+  const times = await healthTimes(server, async () => {
+    [, short, page] = await Promise.all([load(), waitsOf(10), waitsOf(40_000)]);
+  });
+  assert(statuses.includes(200) && statuses.every((one) => one === 200 || one === 429));
+  const found = [
+    times[Math.floor(times.length / 20)]! < 100 ? "" : `health: ${times.slice(0, 20)} ms`,
+    Math.max(...short) < 1000 ? "" : `short text: ${short} ms`,
+    Math.max(...page) < 3000 ? "" : `page of text: ${page} ms`,
+  ];
+  return found.filter((one) => one !== "");
+}
+
 Deno.test({
   name: "twenty long texts delay no other client, and take bounded memory",
   ignore: Deno.build.os !== "linux",
   fn: async () => {
     await using server = await TestServer.start(`${CHAT_MODEL} --threads 1`);
-    const body = new TextEncoder().encode(LONG[0]![1]);
-    const statuses: number[] = [];
-    let isOver = false;
-    const load = async () => {
-      const all = Array.from({ length: 20 }, () => send(server, "/tokenize", body));
-      statuses.push(...await Promise.all(all).finally(() => isOver = true));
-    };
-    const waitsOf = async (pairs: number) => {
-      const waits: number[] = [], prompt = "a b".repeat(pairs);
-      while (!isOver) {
-        const began = performance.now();
-        assertEquals((await server.json("/tokenize", { prompt })).count, 2 * pairs);
-        waits.push(performance.now() - began);
-      }
-      return waits;
-    };
-    let short: number[] = [], page: number[] = [];
-    const times = await healthTimes(server, async () => {
-      [, short, page] = await Promise.all([load(), waitsOf(10), waitsOf(40_000)]);
-    });
-    assert(times[Math.floor(times.length / 20)]! < 100, `health: ${times.slice(0, 20)} ms`);
-    assert(Math.max(...short) < 1000, `short text: ${short} ms`);
-    assert(Math.max(...page) < 3000, `page of text: ${page} ms`);
-    assert(statuses.includes(200) && statuses.every((one) => one === 200 || one === 429));
+    // Other work of the machine slows one round, not each of three.
+    let delays = await delaysBeside(server);
+    for (let i = 0; i < 2 && delays.length > 0; i++) delays = await delaysBeside(server);
+    assertEquals(delays, []);
     const peak = residentOf(server.process.pid).peak / 1e6;
     assert(peak < 1200, `${peak} MB`);
   },
