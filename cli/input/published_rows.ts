@@ -8,7 +8,7 @@
 import { dirname, join } from "node:path";
 import { ParscaleError, UsageError } from "../../core/base/errors.ts";
 import { ioError, statIfExists } from "../../core/base/files.ts";
-import { rename } from "../../core/base/platform/rename.ts";
+import { rename } from "../../core/storage/rename.ts";
 import { hashFile } from "../../core/data/hash.ts";
 import {
   type FetchedData,
@@ -218,7 +218,7 @@ async function copyInto(
   try {
     await Deno.mkdir(dirname(target), { recursive: true });
     await Deno.copyFile(local, `${target}.parscale-partial`);
-    await rename(`${target}.parscale-partial`, target);
+    rename(`${target}.parscale-partial`, target);
   } catch (error) {
     throw ioError("write", target, error);
   }

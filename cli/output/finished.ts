@@ -7,6 +7,7 @@ import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
 import { UsageError } from "../../core/base/errors.ts";
 import { isObject, jsonValue } from "../../core/base/files.ts";
+import { writeFile } from "../../core/storage/write_file.ts";
 import { toJson } from "./document.ts";
 import { differences } from "./journal.ts";
 import { exists } from "./sink.ts";
@@ -43,7 +44,7 @@ export class Finished {
     }
     const input = this.#input.digest("hex"), output = hashOf(whole);
     const text = toJson({ run: this.identity, input, output }) + "\n";
-    orWriteError(path, () => Deno.writeTextFileSync(path, text));
+    orWriteError(path, () => writeFile(path, text));
   }
 
   /**

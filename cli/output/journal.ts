@@ -5,9 +5,10 @@
  * the order in which rows finish. A last line that was cut off is removed.
  */
 import { createHash } from "node:crypto";
-import { DataError, EnvironmentError, UsageError } from "../../core/base/errors.ts";
+import { DataError, UsageError } from "../../core/base/errors.ts";
 import { isObject, type JsonObject, jsonValue, readExactlySync } from "../../core/base/files.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
+import { openLocked } from "../../core/storage/lock.ts";
 import { toJson } from "./document.ts";
 import { exists, isDevice } from "./sink.ts";
 import type { Row } from "./table.ts";
@@ -93,7 +94,7 @@ export class Journal implements Disposable {
     if (checkJournal({ out, resume, overwrite }) === "rows") {
       this.#read(orWriteError(this.path, () => Deno.readFileSync(this.path)), identity);
     }
-    this.#file = open(this.path);
+    this.#file = orWriteError(this.path, () => openLocked(this.path, this.path, "-o"));
     if (this.#length === 0) this.#append(toJson({ schema: SCHEMA, ...identity }) + "\n");
     this.#file.truncateSync(this.#length);
     this.#file.seekSync(this.#length, Deno.SeekMode.Start);
@@ -216,15 +217,4 @@ export function differences(a: Record<string, unknown>, b: Record<string, unknow
 
 function hashOf(input: unknown): string {
   return createHash("sha256").update(toJson(input)).digest("hex").slice(0, 16);
-}
-
-/** Opens the file and holds it for this process. */
-function open(path: string): Deno.FsFile {
-  const options = { read: true, write: true, create: true };
-  const file = orWriteError(path, () => Deno.openSync(path, options));
-  if (file.tryLockSync(true)) return file;
-  file.close();
-  throw new EnvironmentError(`another process is using "${path}"`, {
-    hints: ["wait for it, or choose another -o"],
-  });
 }

@@ -1,14 +1,14 @@
 /**
  * Target of a result: stdout, or a file that appears complete or not at all.
  *
- * A file is written under a temporary name beside its target, synced, then renamed. Whether the
- * target may be replaced is asked at the start, before anything is computed. Devices and pipes are
- * written to as they are.
+ * Whether a file may be replaced is asked at the start, before anything is computed. Devices and pipes
+ * are written to as they are.
  */
-import { basename, dirname, join, sep } from "node:path";
+import { dirname, sep } from "node:path";
 import { UsageError } from "../../core/base/errors.ts";
-import { renameSync } from "../../core/base/platform/rename.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
+import { clearLeftovers } from "../../core/storage/leftovers.ts";
+import { NewFile } from "../../core/storage/write_file.ts";
 import { guardTerminal } from "./clean.ts";
 import type { Invocation } from "./document.ts";
 import { ClosedPipeError, type Io } from "./io.ts";
@@ -88,42 +88,21 @@ export function checkTarget(path: string, overwrite: boolean): void {
 }
 
 /** Opens a file; fails at once when `path` exists and must not be replaced. */
-function openFileSink(
-  path: string,
-  overwrite: boolean,
-  onWhole?: (path: string) => void,
-): Sink {
+function openFileSink(path: string, overwrite: boolean, onWhole?: (path: string) => void): Sink {
   checkTarget(path, overwrite);
-  const [folder, name] = [dirname(path), basename(path)];
-  const temporary = join(folder, `.${name}.${Deno.pid}.tmp`);
-  removeLeftovers(folder, name);
-  const options = { write: true, create: true, truncate: true };
-  const file = orWriteError(path, () => Deno.openSync(temporary, options));
-  lock(file);
-  let isOpen = true;
-  const release = onSignals(() => Deno.removeSync(temporary));
+  clearLeftovers(dirname(path));
+  const file = orWriteError(path, () => new NewFile(path));
+  const release = onSignals(() => file[Symbol.dispose]());
   return {
     isTerminal: false,
-    write: (text) => writeAll(file, text, path),
+    write: (text) => orWriteError(path, () => file.write(text)),
     commit() {
-      isOpen = false;
       release();
-      try {
-        file.syncSync();
-        file.close();
-        onWhole?.(temporary);
-        renameSync(temporary, path);
-      } catch (error) {
-        Deno.removeSync(temporary);
-        throw writeError(`"${path}"`, error);
-      }
+      orWriteError(path, () => file.commit(onWhole));
     },
     [Symbol.dispose]() {
-      if (!isOpen) return;
-      isOpen = false;
       release();
-      file.close();
-      Deno.removeSync(temporary);
+      file[Symbol.dispose]();
     },
   };
 }
@@ -148,31 +127,6 @@ function writeAll(file: Deno.FsFile, text: string, path: string): void {
       throw new ClosedPipeError(`"${path}" was closed`, { cause: error });
     }
     throw writeError(`"${path}"`, error);
-  }
-}
-
-/** Removes what killed processes left of the same file: the system has released their locks. */
-function removeLeftovers(folder: string, name: string): void {
-  try {
-    for (const entry of Deno.readDirSync(folder)) {
-      const isOurs = entry.isFile && entry.name.startsWith(`.${name}.`) &&
-        /^\d+\.tmp$/.test(entry.name.slice(name.length + 2));
-      if (!isOurs) continue;
-      const path = join(folder, entry.name);
-      using file = Deno.openSync(path);
-      if (file.tryLockSync(true)) Deno.removeSync(path);
-    }
-  } catch {
-    // They do no harm; the result matters more.
-  }
-}
-
-/** Shows other processes that this one is at work; not every file system can. */
-function lock(file: Deno.FsFile): void {
-  try {
-    file.tryLockSync(true);
-  } catch {
-    // Then nothing is ever removed there.
   }
 }
 

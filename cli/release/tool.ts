@@ -6,7 +6,7 @@
  */
 import { dirname } from "node:path";
 import { DataError } from "../../core/base/errors.ts";
-import { rename } from "../../core/base/platform/rename.ts";
+import { rename } from "../../core/storage/rename.ts";
 import {
   type CommandBody,
   type CommandDefinition,
@@ -91,7 +91,7 @@ export async function replaceWith(
   await Deno.mkdir(parent, { recursive: true });
   const folder = await Deno.makeTempDir({ dir: await Deno.realPath(parent), prefix: ".release-" });
   try {
-    await rename(await build(folder), out);
+    rename(await build(folder), out);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }

@@ -171,15 +171,6 @@ export async function readRegularText(path: string, maxBytes?: number): Promise<
   return utf8Text(await readRegularFile(path, maxBytes), `"${path}"`);
 }
 
-/** Lines of a file up to the last line end, which stands at `end`: a program that was killed may have cut the rest. */
-export async function readWholeLines(
-  path: string,
-): Promise<{ readonly text: string; readonly end: number; readonly isCut: boolean }> {
-  const bytes = await readRegularFile(path), end = bytes.lastIndexOf(10) + 1;
-  const text = utf8Text(bytes.subarray(0, end), `"${path}"`);
-  return { text, end, isCut: end < bytes.length };
-}
-
 const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 /** Decodes what a user wrote; `name` stands for it in messages. @throws {DataError} */

@@ -10,7 +10,7 @@ import { dirname } from "node:path";
 import { abortable } from "../base/abortable.ts";
 import { cacheFolder } from "../base/cache_folder.ts";
 import { DataError } from "../base/errors.ts";
-import { replaceFile } from "../base/platform/rename.ts";
+import { writeFile } from "../storage/write_file.ts";
 import { Thread } from "../base/thread.ts";
 import { plainConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
@@ -114,7 +114,7 @@ async function keepHash(checkpoint: Checkpoint, computing: Promise<string>): Pro
   const [digest, path] = await Promise.all([computing, file]);
   try {
     await Deno.mkdir(dirname(path!), { recursive: true });
-    await replaceFile(path!, digest);
+    writeFile(path!, digest);
   } catch {
     // The result does not depend on it.
   }

@@ -13,7 +13,7 @@ import { DataError, EnvironmentError } from "../base/errors.ts";
 import { ioError, readJsonObject, statIfExists } from "../base/files.ts";
 import type { QuantizedFormat } from "../quant/codes.ts";
 import { EMBEDDING, parameterSpecs } from "../model/parameters.ts";
-import { clearLeftovers, removeFolder } from "../folder/leftovers.ts";
+import { clearLeftovers, removeFolder } from "../storage/leftovers.ts";
 import { filesKey } from "./files_key.ts";
 import { type Checkpoint, codedIn, CONFIG_FILE, openCheckpoint, WEIGHTS_FILE } from "./open.ts";
 import {
@@ -81,7 +81,7 @@ export async function openFromCache(
     .reduce((sum, bytes) => sum + bytes, 0);
   if (storedBytes < (cache.leastBytes ?? LEAST_BYTES)) return undefined;
   const path = `${cache.folder}/${await filesKey([...base.tensors.values()], VERSION, matrices)}`;
-  await clearLeftovers(cache.folder);
+  clearLeftovers(cache.folder);
   let quantization = await openEntry(path, matrices);
   if (!quantization) {
     if (!await makeEntry(path, base, matrices, cache)) return undefined;
@@ -100,7 +100,7 @@ async function makeEntry(
   matrices: readonly MatrixSpec[],
   cache: QuantizedCache,
 ): Promise<boolean> {
-  const { writeFolder } = await import("../folder/folder.ts");
+  const { writeFolder } = await import("../storage/write_folder.ts");
   const { writeCodedFile } = await import("./coded_file.ts");
   const { writeJson } = await import("./write.ts");
   const bytes = matrices.flatMap(partsOf).reduce((sum, { byteLength }) => sum + byteLength, 0);
@@ -205,7 +205,7 @@ async function evict(folder: string, limitBytes: number): Promise<void> {
 /** Removes all entries but those that are being made; returns the bytes that were removed. */
 export async function clearCache(folder: string): Promise<number> {
   const before = await cacheBytes(folder);
-  await clearLeftovers(folder);
+  clearLeftovers(folder);
   await evict(folder, 0);
   return before - await cacheBytes(folder);
 }

@@ -170,17 +170,6 @@ export async function writeText(path: string, text: string): Promise<void> {
   await writeBytes(path, new TextEncoder().encode(text));
 }
 
-/** Writes lines as they are made and waits until they are on the disk. */
-export async function writeLines(
-  path: string,
-  lines: Iterable<string> | AsyncIterable<string>,
-): Promise<void> {
-  const encoder = new TextEncoder();
-  await writeDurably(path, async (file) => {
-    for await (const line of lines) writeAllSync(file, encoder.encode(line));
-  });
-}
-
 /** Writes bytes and waits until they are on the disk. */
 export async function writeBytes(path: string, bytes: Uint8Array): Promise<void> {
   await writeDurably(path, (file) => writeAllSync(file, bytes));

@@ -11,7 +11,7 @@ import { isParScale, type ModelConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
 import { backboneHash, startBackboneHash } from "../checkpoint/backbone.ts";
 import { baseFields } from "../checkpoint/adapter_base.ts";
-import { writeFolder } from "../folder/folder.ts";
+import { writeFolder } from "../storage/write_folder.ts";
 import { ADAPTER_FILE, CONFIG_FILE, openCheckpoint } from "../checkpoint/open.ts";
 import { CARD_FILE, modelCard } from "./model_card.ts";
 import { writeModelingCode } from "./modeling_code.ts";

@@ -8,7 +8,7 @@ import { introducedValues } from "../model/init.ts";
 import { type Aggregator, isParScale, type ModelConfig, plainConfig } from "../model/config.ts";
 import { elementCount, type ParameterSpec, parameterSpecs } from "../model/parameters.ts";
 import { configToJson } from "../checkpoint/config.ts";
-import { requireFreeTarget } from "../folder/folder.ts";
+import { requireFreeTarget } from "../storage/write_folder.ts";
 import { isGgufName } from "../base/companions.ts";
 import { type Checkpoint, openCheckpoint } from "../checkpoint/open.ts";
 import { ELEMENT_BYTES, fromF32, type WeightType } from "../base/dtype.ts";

@@ -11,7 +11,7 @@ import type { QuantizedFormat } from "../quant/codes.ts";
 import { countParameters, elementCount, EMBEDDING, linearSpecs } from "../model/parameters.ts";
 import { startBackboneHash } from "../checkpoint/backbone.ts";
 import type { ConversionReport, ConversionRun } from "./convert.ts";
-import { requireFreeTarget, writeFolder } from "../folder/folder.ts";
+import { requireFreeTarget, writeFolder } from "../storage/write_folder.ts";
 import {
   type Checkpoint,
   CONFIG_FILE,

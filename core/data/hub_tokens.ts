@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { isObject, readJsonObject } from "../base/files.ts";
 import { DataError } from "../base/errors.ts";
 import { HubClient } from "../hub/client.ts";
-import { replaceFile } from "../base/platform/rename.ts";
+import { writeFile } from "../storage/write_file.ts";
 import { RemoteFile } from "../hub/remote_file.ts";
 import type { HubFile } from "../hub/repository.ts";
 import { decompress } from "./decompress.ts";
@@ -266,7 +266,7 @@ class FileTokenizer implements AsyncDisposable {
     }
     if (units.length === 0) throw new DataError(`"${this.name}" has no rows`);
     await Deno.mkdir(cacheFolder, { recursive: true });
-    await replaceFile(this.#unitsFile(), JSON.stringify({ units }));
+    writeFile(this.#unitsFile(), JSON.stringify({ units }));
     return units;
   }
 }

@@ -8,7 +8,7 @@
 import { join } from "node:path";
 import { ioError } from "../base/files.ts";
 import { PLATFORM } from "../base/platform/mod.ts";
-import { rename } from "../base/platform/rename.ts";
+import { rename } from "../storage/rename.ts";
 import { writeAll } from "../base/write_all.ts";
 import type { DocumentKind } from "./document.ts";
 import { idOf } from "./encode.ts";
@@ -156,15 +156,19 @@ export class TokenWriter implements AsyncDisposable {
   async #publish(target: string, key: string): Promise<void> {
     for (let attempt = 0;; attempt++) {
       try {
-        return await rename(this.#partial, target);
+        return rename(this.#partial, target);
       } catch (error) {
         if (!PLATFORM.isTaken(error) || attempt > 9) throw error;
       }
       if (await isWhole(target, key)) return;
       // Damaged; it goes under another name first, since removing takes a while.
       const aside = `${this.#partial}-replaced`;
-      await rename(target, aside).catch(() => {}); // another writer may have been faster
-      await Deno.remove(aside, { recursive: true }).catch(() => {});
+      try {
+        rename(target, aside);
+        await Deno.remove(aside, { recursive: true });
+      } catch {
+        // Another writer was faster.
+      }
     }
   }
 

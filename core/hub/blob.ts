@@ -4,7 +4,7 @@
  */
 import type { Hash } from "node:crypto";
 import { DataError } from "../base/errors.ts";
-import { rename } from "../base/platform/rename.ts";
+import { rename } from "../storage/rename.ts";
 import { writeAllSync } from "../base/write_all.ts";
 import { type HubClient, NetworkError, StatusError } from "./client.ts";
 import type { RepositoryCache } from "./cache.ts";
@@ -174,7 +174,7 @@ class PartialFile implements Disposable {
   async finish(): Promise<void> {
     await this.fetching.cache.write(async () => {
       await this.file.sync();
-      await rename(this.path, this.blob);
+      rename(this.path, this.blob);
     });
   }
 

@@ -8,7 +8,7 @@ import { dirname, relative } from "node:path";
 import { EnvironmentError } from "../base/errors.ts";
 import { ioError, statIfExists } from "../base/files.ts";
 import { PLATFORM } from "../base/platform/mod.ts";
-import { replaceFile } from "../base/platform/rename.ts";
+import { writeFile } from "../storage/write_file.ts";
 import { type HubFile, isCommit, type Repository } from "./repository.ts";
 
 /** Time between two looks at a lock that another process has. */
@@ -49,7 +49,7 @@ export class RepositoryCache {
     const path = this.#ref(revision);
     await this.write(async () => {
       await Deno.mkdir(dirname(path), { recursive: true });
-      await replaceFile(path, commit);
+      writeFile(path, commit);
     });
   }
 

@@ -12,24 +12,23 @@
  * until they are written anew.
  */
 import { basename, join } from "node:path";
-import { LOCK_FILE, lockFolder, requireFolder, writeFolder } from "../folder/folder.ts";
-import { clearLeftovers, removeFolder, removeIfExists } from "../folder/leftovers.ts";
-import { requireOurs } from "../folder/our_files.ts";
 import {
   ioError,
   isObject,
   type JsonObject,
   jsonValue,
   readJsonObject,
-  readWholeLines,
   show,
   statIfExists,
 } from "../base/files.ts";
-import { writeAllSync } from "../base/write_all.ts";
-import { rename } from "../base/platform/rename.ts";
-import { LAST_FILE, lastCheckpoint } from "../checkpoint/run.ts";
-import { writeJson } from "../checkpoint/write.ts";
 import { DataError, UsageError } from "../base/errors.ts";
+import { LAST_FILE, lastCheckpoint } from "../checkpoint/run.ts";
+import { jsonText } from "../checkpoint/write.ts";
+import { removeFolder, removeIfExists } from "../storage/leftovers.ts";
+import { HIDDEN, requireOurs } from "../storage/our_files.ts";
+import { RowFile } from "../storage/row_file.ts";
+import { writeFile } from "../storage/write_file.ts";
+import { LOCK_FILE, lockFolder, requireFolder, writeFolder } from "../storage/write_folder.ts";
 
 /** The file that makes a folder a run. */
 export const CONFIG = "config.json";
@@ -41,13 +40,10 @@ const CHECKPOINT = /^checkpoint-(\d+)$/;
 
 /** A run folder in use by this process. */
 export class RunFolder implements Disposable {
-  readonly path: string;
-  readonly #lock: Deno.FsFile;
-  #metrics: Deno.FsFile | undefined;
+  readonly #metrics: RowFile;
 
-  private constructor(path: string, lock: Deno.FsFile) {
-    this.path = path;
-    this.#lock = lock;
+  private constructor(readonly path: string, private readonly lock: Deno.FsFile) {
+    this.#metrics = new RowFile(join(path, METRICS));
   }
 
   /**
@@ -56,7 +52,7 @@ export class RunFolder implements Disposable {
    */
   static async create(path: string, overwrite: boolean): Promise<RunFolder> {
     await requireNoRun(path, overwrite);
-    const run = new RunFolder(path, await lockFolder(path));
+    const run = new RunFolder(path, lockFolder(path));
     if (!overwrite) return run;
     // Nothing but our files is there, and `last` goes first: what it names must be complete.
     await removeIfExists(join(path, LAST_FILE));
@@ -73,16 +69,12 @@ export class RunFolder implements Disposable {
    */
   static async open(path: string): Promise<RunFolder> {
     await requireRun(path);
-    const run = new RunFolder(path, await lockFolder(path));
-    await clearLeftovers(path, true);
-    return run;
+    return new RunFolder(path, lockFolder(path));
   }
 
   /** Records what the run was asked to do. */
-  async writeConfig(config: JsonObject): Promise<void> {
-    const partial = join(this.path, `.${CONFIG}`);
-    await writeJson(partial, config);
-    await rename(partial, join(this.path, CONFIG));
+  writeConfig(config: JsonObject): void {
+    this.#write(CONFIG, jsonText(config));
   }
 
   /** Folder of the newest checkpoint. */
@@ -95,15 +87,7 @@ export class RunFolder implements Disposable {
     const name = `checkpoint-${String(step).padStart(6, "0")}`;
     const target = join(this.path, name);
     await writeFolder(target, { replaces: "checkpoint" }, fill);
-    const partial = join(this.path, `.${LAST_FILE}`);
-    try {
-      using file = await Deno.open(partial, { write: true, create: true, truncate: true });
-      await file.write(new TextEncoder().encode(`${name}\n`));
-      await file.sync();
-      await rename(partial, join(this.path, LAST_FILE));
-    } catch (error) {
-      throw ioError("write", partial, error);
-    }
+    this.#write(LAST_FILE, `${name}\n`);
     return target;
   }
 
@@ -115,33 +99,31 @@ export class RunFolder implements Disposable {
 
   /** Appends a line of metrics. */
   appendMetrics(line: string): void {
-    const path = join(this.path, METRICS);
-    try {
-      this.#metrics ??= Deno.openSync(path, { append: true, create: true });
-      writeAllSync(this.#metrics, new TextEncoder().encode(line));
-    } catch (error) {
-      throw ioError("write", path, error);
-    }
+    this.#metrics.append(line);
   }
 
   /** Cuts off metrics after a step, and a last line that a crash left unfinished. */
   async truncateMetrics(step: number): Promise<void> {
-    const path = join(this.path, METRICS);
-    if (!await statIfExists(path)) return;
-    const { text, isCut } = await readWholeLines(path);
+    const text = await this.#metrics.read();
     const kept = text.split("\n").filter((line) => {
       const row = jsonValue(line);
       return isObject(row) && Number(row.step) <= step;
     }).map((line) => line + "\n").join("");
-    if (kept === text && !isCut) return;
-    const partial = join(this.path, `.${METRICS}`);
-    await Deno.writeTextFile(partial, kept);
-    await rename(partial, path);
+    if (kept !== text) this.#write(METRICS, kept);
   }
 
   [Symbol.dispose](): void {
-    this.#metrics?.close();
-    this.#lock.close();
+    this.#metrics[Symbol.dispose]();
+    this.lock.close();
+  }
+
+  #write(name: string, text: string): void {
+    const path = join(this.path, name);
+    try {
+      writeFile(path, text);
+    } catch (error) {
+      throw ioError("write", path, error);
+    }
   }
 }
 
@@ -210,12 +192,12 @@ export async function requireNoRun(path: string, overwrite: boolean): Promise<vo
   const info = await statIfExists(path);
   if (info === undefined) return;
   requireFolder(path, info);
-  if (overwrite) return await requireOurs(path, "run");
+  if (overwrite) return requireOurs(path, "run");
   const hasStep = await statIfExists(join(path, METRICS)) !== undefined ||
     await statIfExists(join(path, LAST_FILE)) !== undefined;
   for await (const { name } of Deno.readDir(path)) {
     if (name === LOCK_FILE) continue;
-    const isEarly = name === `.${CONFIG}` ||
+    const isEarly = HIDDEN.test(name) ||
       name === CONFIG && (await readJsonObject(join(path, name))).schema === RUN_SCHEMA;
     if (isEarly && !hasStep) continue;
     throw new UsageError(`"${path}" already exists`, {

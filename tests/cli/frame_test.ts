@@ -233,9 +233,9 @@ Deno.test("a missing permission is told with our remedy, not the runtime's", asy
   assertStringIncludes(stderr, "hint: run with `deno run -A mod.ts`");
 });
 
-/** Modules that may be loaded at the start: tables and names without imports of their own. */
+/** Modules that may be loaded at the start: tables, names, and the writing of files. */
 const LIGHT =
-  /parse_args\.js$|core\/(base\/(errors|exact_json|native_calls|version|write_all|platform\/\w+)|analysis\/devices|eval\/tasks\/names)\.ts$/;
+  /parse_args\.js$|core\/(base\/(companions|errors|exact_json|files|native_calls|version|write_all|platform\/\w+)|storage\/\w+|analysis\/devices|eval\/tasks\/names)\.ts$/;
 
 /** Modules that a run may load, which is most of its start; completions read all tables of flags. */
 const BUDGETS = {

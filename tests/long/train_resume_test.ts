@@ -125,7 +125,7 @@ Deno.test("--keep never removes the newest checkpoint, nor later ones that were 
   withWorkplace(async (place) => {
     await place.trained(`--model p2 ${ROWS} --steps 6 --save-every 3 --out run`);
     place.write("run/last", "checkpoint-000003\n");
-    await Deno.mkdir(`${place.cwd}/run/.checkpoint-000004.partial-1`);
+    await Deno.mkdir(`${place.cwd}/run/.checkpoint-000004.partial-1-00000000`);
     const next = place.start("--resume --out run --save-every 1 --keep 1 --jsonl");
     const stderr = new Response(next.stderr).text();
     const reader = next.stdout.getReader();
@@ -134,7 +134,7 @@ Deno.test("--keep never removes the newest checkpoint, nor later ones that were 
     assertEquals([(await next.status).code, (await stderr).includes("error")], [0, false]);
     assert((await place.weights("run")).size > 0, "last names a checkpoint that exists");
     assert(place.exists("run/checkpoint-000006"));
-    assert(!place.exists("run/.checkpoint-000004.partial-1"));
+    assert(!place.exists("run/.checkpoint-000004.partial-1-00000000"));
     assert(!place.exists("run/checkpoint-000003"));
   }));
 

@@ -8,31 +8,31 @@ const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const ALLOWED: Readonly<Record<string, string>> = {
   "core/base": "deno.json",
   "core/quant": "core/base kernels",
-  "core/folder": "core/base",
+  "core/storage": "core/base",
   "core/graph": "core/base",
   "core/ops": "core/graph core/base",
-  "core/runtime": "core/ops core/graph core/quant core/base kernels",
+  "core/runtime": "core/ops core/graph core/quant core/storage core/base kernels",
   "core/model": "core/ops core/graph core/base",
-  "core/checkpoint": "core/model core/folder core/quant core/base",
-  "core/convert": "core/checkpoint core/model core/folder core/quant core/base",
-  "core/hub": "core/base",
+  "core/checkpoint": "core/model core/storage core/quant core/base",
+  "core/convert": "core/checkpoint core/model core/storage core/quant core/base",
+  "core/hub": "core/storage core/base",
   "core/tokenizer": "core/checkpoint core/base",
-  "core/data": "core/hub core/tokenizer core/checkpoint core/base",
+  "core/data": "core/hub core/tokenizer core/checkpoint core/storage core/base",
   "core/generate": "core/model core/runtime core/graph core/base",
   "core/grammar": "core/generate core/tokenizer core/base",
   "core/analysis": "core/generate core/model core/runtime core/ops core/graph core/base",
   "core/bringup": "core/analysis core/train core/generate core/model core/runtime core/ops " +
     "core/graph core/base",
   "core/eval": "core/session core/generate core/data core/hub core/tokenizer core/checkpoint " +
-    "core/folder core/base",
+    "core/storage core/base",
   "core/collective": "core/runtime core/graph core/base",
   "core/train": "core/data core/collective core/convert core/model core/checkpoint core/runtime " +
-    "core/ops core/graph core/folder core/quant core/base",
+    "core/ops core/graph core/storage core/quant core/base",
   "core/serve": "core/grammar core/session core/generate core/analysis core/model " +
     "core/tokenizer core/checkpoint core/base",
   "core/session": "core/grammar core/generate core/hub core/tokenizer core/checkpoint " +
     "core/runtime core/model core/quant core/base",
-  "cli": "core/base core/quant core/folder core/analysis core/bringup core/checkpoint " +
+  "cli": "core/base core/quant core/storage core/analysis core/bringup core/checkpoint " +
     "core/convert core/data core/collective core/eval core/generate core/hub core/model " +
     "core/runtime core/serve core/session core/tokenizer core/train",
 };

@@ -4,7 +4,7 @@
  */
 import { UsageError } from "../../../core/base/errors.ts";
 import { VERSION } from "../../../core/base/version.ts";
-import { requireFreeTarget, writeFolder } from "../../../core/folder/folder.ts";
+import { requireFreeTarget, writeFolder } from "../../../core/storage/write_folder.ts";
 import type { Checkpoint, CodedTensor } from "../../../core/checkpoint/open.ts";
 import { copyCompanions, writeJson, writeText } from "../../../core/checkpoint/write.ts";
 import { EMBEDDING } from "../../../core/model/parameters.ts";

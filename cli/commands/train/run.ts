@@ -65,14 +65,14 @@ async function claimFolder(
     const folder = opened.use(await RunFolder.open(out));
     return async (run) => {
       await requireSameBackbone(await folder.lastCheckpoint(), run, out);
-      if (plan.extension) await folder.writeConfig(extendedConfig(saved, plan.extension, run));
+      if (plan.extension) folder.writeConfig(extendedConfig(saved, plan.extension, run));
       return folder;
     };
   }
   await requireNoRun(out, overwrite);
   return async (run) => {
     const folder = opened.use(await RunFolder.create(out, overwrite));
-    await folder.writeConfig(configOf(run, plan, invocation));
+    folder.writeConfig(configOf(run, plan, invocation));
     return folder;
   };
 }

@@ -13,21 +13,14 @@
  * from them. A line that was cut off is removed first.
  */
 import { join } from "node:path";
-import { LOCK_FILE, lockFolder, requireFolder } from "../../folder/folder.ts";
-import { removeIfExists } from "../../folder/leftovers.ts";
-import {
-  ioError,
-  type JsonObject,
-  readJsonObject,
-  readWholeLines,
-  show,
-  statIfExists,
-} from "../../base/files.ts";
-import { writeAllSync } from "../../base/write_all.ts";
-import { rename } from "../../base/platform/rename.ts";
-import { HARNESS_FILES, requireOurs } from "../../folder/our_files.ts";
-import { jsonText, writeLines } from "../../checkpoint/write.ts";
+import { ioError, type JsonObject, readJsonObject, show, statIfExists } from "../../base/files.ts";
 import { UsageError } from "../../base/errors.ts";
+import { jsonText } from "../../checkpoint/write.ts";
+import { removeIfExists } from "../../storage/leftovers.ts";
+import { HARNESS_FILES, HIDDEN, requireOurs } from "../../storage/our_files.ts";
+import { RowFile } from "../../storage/row_file.ts";
+import { writeLines } from "../../storage/write_file.ts";
+import { LOCK_FILE, lockFolder, requireFolder } from "../../storage/write_folder.ts";
 import type { DocumentScore } from "./results.ts";
 import {
   type Fields,
@@ -63,12 +56,18 @@ export interface TextFile {
 
 /** A folder in use by this process. */
 export class EvalFolder implements Disposable {
-  readonly #appending = new Map<string, Deno.FsFile>();
+  readonly #samples: RowFile;
+  readonly #scores: RowFile;
+  readonly #stats: RowFile;
 
   /** True if an earlier run had finished. */
   isComplete = false;
 
-  private constructor(readonly path: string, private readonly lock: Deno.FsFile) {}
+  private constructor(readonly path: string, private readonly lock: Deno.FsFile) {
+    this.#samples = new RowFile(join(path, SAMPLES));
+    this.#scores = new RowFile(join(path, SCORES));
+    this.#stats = new RowFile(join(path, STATS));
+  }
 
   /**
    * Begins the evaluation that `identity` describes, or continues with it.
@@ -82,7 +81,7 @@ export class EvalFolder implements Disposable {
   ): Promise<EvalFolder> {
     const { overwrite = false } = options;
     const begun = await requireUsable(path, options);
-    const folder = new EvalFolder(path, await lockFolder(path));
+    const folder = new EvalFolder(path, lockFolder(path));
     try {
       if (begun && !overwrite) {
         await folder.#requireSame(identity);
@@ -103,34 +102,34 @@ export class EvalFolder implements Disposable {
 
   /** Samples that are there, without a last line that was cut off. */
   async readSamples(): Promise<Sample[]> {
-    return parseSamples(await this.#readWhole(SAMPLES), join(this.path, SAMPLES));
+    return parseSamples(await this.#samples.read(), this.#samples.path);
   }
 
   /** Scores that are there, likewise. */
   async readScores(): Promise<DocumentScore[]> {
-    return parseScores(await this.#readWhole(SCORES), join(this.path, SCORES));
+    return parseScores(await this.#scores.read(), this.#scores.path);
   }
 
   /** Returns the statistics of earlier runs: the last line of each. */
   async readStats(): Promise<RunStats[]> {
-    const text = await this.#readWhole(STATS);
-    const runs = recordsOf<RunStats>(text, join(this.path, STATS), STATS_FIELDS);
+    const text = await this.#stats.read();
+    const runs = recordsOf<RunStats>(text, this.#stats.path, STATS_FIELDS);
     return [...new Map(runs.map((stats) => [stats.run, stats])).values()];
   }
 
   /** Notes what this run took so far. */
   appendStats(stats: RunStats): void {
-    this.#append(STATS, stats);
+    this.#stats.append(JSON.stringify(stats) + "\n");
   }
 
   /** Adds a sample; it is out when this returns. */
   append(sample: Sample): void {
-    this.#append(SAMPLES, sample);
+    this.#samples.append(JSON.stringify(sample) + "\n");
   }
 
   /** Adds a score that took long; all scores are written anew at the end. */
   appendScore(score: DocumentScore): void {
-    this.#append(SCORES, score);
+    this.#scores.append(JSON.stringify(score) + "\n");
   }
 
   /** Writes files in the layout of the harness, in place of those of an earlier run. */
@@ -145,40 +144,24 @@ export class EvalFolder implements Disposable {
    */
   async finish(scores: readonly unknown[], results: unknown): Promise<void> {
     const lines = scores.map((score) => JSON.stringify(score) + "\n");
-    if (this.isComplete && await this.#readWhole(SCORES) === lines.join("")) return;
+    if (this.isComplete && await this.#scores.read() === lines.join("")) return;
     await this.#replace(SCORES, lines);
     await this.#replace(RESULTS, [jsonText(results)]);
   }
 
   [Symbol.dispose](): void {
-    for (const file of this.#appending.values()) file.close();
-    this.lock.close();
-  }
-
-  /** Text up to the last line end; what follows was cut off and is removed from the file. */
-  async #readWhole(name: string): Promise<string> {
-    const path = join(this.path, name);
-    if (!await statIfExists(path)) return "";
-    const { text, end, isCut } = await readWholeLines(path);
-    if (isCut) await Deno.truncate(path, end);
-    return text;
-  }
-
-  #append(name: string, value: unknown): void {
-    const path = join(this.path, name);
-    try {
-      const file = this.#appending.get(name) ?? Deno.openSync(path, { append: true, create: true });
-      this.#appending.set(name, file);
-      writeAllSync(file, new TextEncoder().encode(JSON.stringify(value) + "\n"));
-    } catch (error) {
-      throw ioError("write", path, error);
+    for (const file of [this.#samples, this.#scores, this.#stats, this.lock]) {
+      file[Symbol.dispose]();
     }
   }
 
   async #replace(name: string, lines: TextFile["lines"]): Promise<void> {
-    const partial = join(this.path, `.${name}`);
-    await writeLines(partial, lines);
-    await rename(partial, join(this.path, name));
+    const path = join(this.path, name);
+    try {
+      await writeLines(path, lines);
+    } catch (error) {
+      throw ioError("write", path, error);
+    }
   }
 
   async #removeHarnessFiles(): Promise<void> {
@@ -224,7 +207,7 @@ export async function requireUsable(
 ): Promise<boolean> {
   const begun = await statIfExists(join(path, CONFIG)) !== undefined;
   const isFolder = (await statIfExists(path))?.isDirectory;
-  if (overwrite && isFolder) await requireOurs(path, "evaluation");
+  if (overwrite && isFolder) requireOurs(path, "evaluation");
   else if (!begun) await requireEmpty(path);
   return begun;
 }
@@ -299,7 +282,7 @@ async function requireEmpty(path: string): Promise<void> {
   if (!info) return;
   requireFolder(path, info);
   for await (const { name } of Deno.readDir(path)) {
-    if (name === LOCK_FILE || name === `.${CONFIG}`) continue;
+    if (name === LOCK_FILE || HIDDEN.test(name)) continue;
     throw new UsageError(`"${path}" already exists and is not an evaluation`, {
       hints: ["choose another `--out`"],
     });

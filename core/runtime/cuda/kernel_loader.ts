@@ -6,7 +6,7 @@
  * is complete, so several processes may write it at once.
  */
 import { createHash } from "node:crypto";
-import { replaceFileSync } from "../../base/platform/rename.ts";
+import { writeFile } from "../../storage/write_file.ts";
 import type { Driver } from "./driver/driver.ts";
 import { Launch } from "./driver/launch.ts";
 import {
@@ -49,7 +49,7 @@ export function withCache(compiler: KernelCompiler, folder: string): KernelCompi
       }
       const { bytes } = compiler.compile(source, target);
       Deno.mkdirSync(folder, { recursive: true });
-      replaceFileSync(path, bytes);
+      writeFile(path, bytes);
       return { bytes };
     },
   };

@@ -9,13 +9,13 @@ Deno.test("the folder of a run that ended before its first step is used again, a
     const folder = `${scratch}/run`;
     for (const steps of [0, 1]) {
       using run = await RunFolder.create(folder, false);
-      await run.writeConfig({ schema: "parscale.run/1" });
+      run.writeConfig({ schema: "parscale.run/1" });
       if (steps > 0) run.appendMetrics(`{"step":1}\n`);
     }
     await assertRejects(() => requireNoRun(folder, false), UsageError, "already exists");
     await Deno.remove(`${folder}/metrics.jsonl`);
     // What a kill leaves while the configuration is written.
-    await Deno.writeTextFile(`${folder}/.config.json`, "{");
+    await Deno.writeTextFile(`${folder}/.config.json.partial-1-00000000`, "{");
     await requireNoRun(folder, false);
     await Deno.writeTextFile(`${folder}/config.json`, `{"model_type": "qwen2"}`);
     await assertRejects(() => requireNoRun(folder, false), UsageError, "already exists");

@@ -7,7 +7,7 @@
  */
 import { hash } from "node:crypto";
 import { gunzipSync, gzipSync } from "node:zlib";
-import { replaceFile } from "../../../base/platform/rename.ts";
+import { writeFile } from "../../../storage/write_file.ts";
 import { type Job, runAll, type Sandbox } from "../../sandbox/job.ts";
 import { CHECK } from "../../sandbox/runner_text.ts";
 import type { CodeProblem } from "./problems.ts";
@@ -220,5 +220,5 @@ async function readKept(path: string, problem: CodeProblem): Promise<Kept | unde
 
 async function writeKept(folder: string, path: string, kept: Kept): Promise<void> {
   await Deno.mkdir(folder, { recursive: true });
-  await replaceFile(path, gzipSync(JSON.stringify(kept)));
+  writeFile(path, gzipSync(JSON.stringify(kept)));
 }

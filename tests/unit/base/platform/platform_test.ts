@@ -1,5 +1,5 @@
 /** Differences between operating systems: the logic of each, on any of them. */
-import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import {
   homeFolder,
   isAlive,
@@ -8,7 +8,7 @@ import {
   platformFor,
   withSlashes,
 } from "../../../../core/base/platform/mod.ts";
-import { rename, renameSync } from "../../../../core/base/platform/rename.ts";
+import { rename } from "../../../../core/storage/rename.ts";
 import { cacheFolder } from "../../../../core/base/cache_folder.ts";
 import { EnvironmentError } from "../../../../core/base/errors.ts";
 import { withScratch } from "../../../scratch.ts";
@@ -98,48 +98,45 @@ Deno.test("this process is alive, and one that has ended is not", async () => {
   assert(!isAlive(child.pid));
 });
 
-Deno.test("a rename that is refused for a moment is tried again on Windows alone", async () => {
+Deno.test("a rename that is refused for a moment is tried again on Windows alone", () => {
   const host = (platform: typeof PLATFORM, failures: number, code: string) => {
     const waits: number[] = [];
     let calls = 0;
     return {
       platform,
       waits,
-      rename: () =>
-        calls++ < failures
-          ? Promise.reject(Object.assign(new Error(code), { code }))
-          : Promise.resolve(),
-      wait: (milliseconds: number) => Promise.resolve(void waits.push(milliseconds)),
+      rename: () => {
+        if (calls++ < failures) throw Object.assign(new Error(code), { code });
+      },
+      wait: (milliseconds: number) => void waits.push(milliseconds),
     };
   };
   const busy = host(windows, 3, "EPERM");
-  await rename("a", "b", busy);
+  rename("a", "b", busy);
   assertEquals(busy.waits, [10, 20, 40]);
   const always = host(windows, Infinity, "EACCES");
-  await assertRejects(() => rename("a", "b", always), Error, "EACCES");
+  assertThrows(() => rename("a", "b", always), Error, "EACCES");
   assertEquals(always.waits.length, 7);
   const others = [host(windows, 1, "ENOENT"), host(linux, 1, "EPERM"), host(macos, 1, "EBUSY")];
   for (const other of others) {
-    await assertRejects(() => rename("a", "b", other), Error);
+    assertThrows(() => rename("a", "b", other), Error);
     assertEquals(other.waits, []);
   }
 });
 
-Deno.test("renames replace a file, and say when a folder of the name is there", () =>
+Deno.test("a rename replaces a file, and says when a folder of the name is there", () =>
   withScratch(async (folder) => {
     const path = (name: string) => `${folder}/${name}`;
-    for (const replace of [rename, renameSync]) {
-      await Deno.writeTextFile(path("old"), "old");
-      await Deno.writeTextFile(path("new"), "new");
-      await replace(path("new"), path("old"));
-      assertEquals(await Deno.readTextFile(path("old")), "new");
-    }
+    await Deno.writeTextFile(path("old"), "old");
+    await Deno.writeTextFile(path("new"), "new");
+    rename(path("new"), path("old"));
+    assertEquals(await Deno.readTextFile(path("old")), "new");
     for (const name of ["first", "second"]) {
       await Deno.mkdir(path(`${name}/content`), { recursive: true });
     }
-    const error = await rename(path("first"), path("second")).catch((error) => error);
+    const error = assertThrows(() => rename(path("first"), path("second")));
     assert(PLATFORM.isTaken(error), `${error}`);
-    assert(!PLATFORM.isTaken(await rename(path("none"), path("x")).catch((error) => error)));
+    assert(!PLATFORM.isTaken(assertThrows(() => rename(path("none"), path("x")))));
   }));
 
 Deno.test("backslashes part names on Windows and belong to a name elsewhere", () => {

@@ -6,11 +6,12 @@
  * target as it was; what a killed process leaves is removed by the next, see `leftovers.ts`.
  */
 import { dirname, join, resolve } from "node:path";
-import { EnvironmentError, UsageError } from "../base/errors.ts";
+import { UsageError } from "../base/errors.ts";
 import { ioError, realPath } from "../base/files.ts";
-import { rename } from "../base/platform/rename.ts";
-import { clearLeftovers, hiddenSibling, holdFolder, removeIfExists } from "./leftovers.ts";
+import { clearLeftovers, hiddenSibling, removeIfExists } from "./leftovers.ts";
+import { hold, openLocked } from "./lock.ts";
 import { type FolderKind, requireOurs } from "./our_files.ts";
+import { rename } from "./rename.ts";
 
 /**
  * Throws unless a folder may be put at `path`: nothing there, an empty folder, or one of the kind that
@@ -23,7 +24,7 @@ export async function requireFreeTarget(
   try {
     const info = await Deno.lstat(await realPath(path));
     requireFolder(path, info);
-    if (replaces !== undefined) return await requireOurs(path, replaces);
+    if (replaces !== undefined) return requireOurs(path, replaces);
     for await (const _ of Deno.readDir(path)) {
       throw new UsageError(`"${path}" already exists`, {
         hints: ["pass `--overwrite`, or choose another `--out`"],
@@ -57,12 +58,12 @@ export async function writeFolder<T>(
   const path = resolve(await realPath(target)); // a link stays one
   const partial = hiddenSibling(path, "partial");
 
-  await clearLeftovers(dirname(path));
+  clearLeftovers(dirname(path));
   await requireFreeTarget(target, options.replaces);
-  let hold: Deno.FsFile | undefined | null;
+  let held: Deno.FsFile | undefined | null;
   try {
     await Deno.mkdir(partial, { recursive: true });
-    hold = await holdFolder(partial);
+    held = hold(partial);
     const result = await fill(partial);
     options.signal?.throwIfAborted();
     await requireFreeTarget(target, options.replaces);
@@ -74,25 +75,25 @@ export async function writeFolder<T>(
     await removeIfExists(partial).catch(() => {}); // the first error is the one to report
     throw ioError("write folder", target, error);
   } finally {
-    hold?.close();
+    held?.close();
   }
 }
 
 /** Renames `partial` to `path`, moving what is there out of the way and back on failure. */
 async function swap(partial: string, path: string): Promise<void> {
   const replaced = hiddenSibling(path, "replaced");
-  using _hold = await holdFolder(path);
+  using _hold = hold(path);
   let moved = true;
   try {
-    await rename(path, replaced);
+    rename(path, replaced);
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
     moved = false;
   }
   try {
-    await rename(partial, path);
+    rename(partial, path);
   } catch (error) {
-    if (moved) await rename(replaced, path);
+    if (moved) rename(replaced, path);
     throw error;
   }
   if (moved) await removeIfExists(replaced);
@@ -108,32 +109,22 @@ async function syncFolder(path: string): Promise<void> {
   }
 }
 
-/** Name of the file that a process at work in a folder holds. */
+/** Name of the file that a process at work in a folder locks. It holds the id of the process. */
 export const LOCK_FILE = ".lock";
 
 /**
- * Makes a folder and holds it for this process; the system lets go of it when the process ends,
- * however it ends. The file of the lock holds the process id, for the message of the next one.
+ * Makes a folder, locks it for this process, and removes what killed processes left there.
  * @throws {EnvironmentError} when another process holds it
  */
-export async function lockFolder(path: string): Promise<Deno.FsFile> {
-  const file = join(path, LOCK_FILE);
+export function lockFolder(path: string): Deno.FsFile {
   try {
-    await Deno.mkdir(path, { recursive: true });
-    const lock = await Deno.open(file, { create: true, write: true });
-    if (await lock.tryLock(true)) {
-      await lock.truncate(0);
-      await lock.write(new TextEncoder().encode(`${Deno.pid}\n`));
-      return lock;
-    }
-    lock.close();
+    Deno.mkdirSync(path, { recursive: true });
+    const lock = openLocked(join(path, LOCK_FILE), path, "`--out`");
+    lock.truncateSync();
+    lock.writeSync(new TextEncoder().encode(`${Deno.pid}\n`));
+    clearLeftovers(path, true);
+    return lock;
   } catch (error) {
     throw ioError("write folder", path, error);
   }
-  // Some systems refuse to read what another process has locked.
-  const holder = (await Deno.readTextFile(file).catch(() => "")).trim();
-  const pid = /^\d+$/.test(holder) ? ` (pid ${holder})` : "";
-  throw new EnvironmentError(`another process${pid} is using "${path}"`, {
-    hints: ["wait for it, or choose another `--out`"],
-  });
 }

@@ -1,6 +1,6 @@
 /** Folders that appear complete or not at all. */
 import { assertEquals, assertRejects } from "@std/assert";
-import { writeFolder } from "../../../core/folder/folder.ts";
+import { writeFolder } from "../../../core/storage/write_folder.ts";
 import { LINKS, linkSync } from "../../links.ts";
 import { withScratch } from "../checkpoint/testing.ts";
 

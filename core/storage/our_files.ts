@@ -12,6 +12,9 @@ import { COMPANION_FILES, TEMPLATES_FOLDER } from "../base/companions.ts";
 /** Kinds of folders that `--overwrite` may replace. */
 export type FolderKind = "checkpoint" | "run" | "evaluation" | "export";
 
+/** Name of what is being written or on its way out, see `leftovers.ts`. */
+export const HIDDEN = /^\.(.+)\.(partial|replaced|removed)-(\d+)-[\da-f]{8}$/;
+
 /** Files and subfolders that a folder may hold. */
 interface Contents {
   readonly files: RegExp;
@@ -50,7 +53,7 @@ const TIME = "\\d{4}-\\d\\d-\\d\\dT\\d\\d-\\d\\d-\\d\\d\\.\\d{6}";
 
 /** Files of an evaluation in the layout of lm-evaluation-harness. */
 export const HARNESS_FILES = new RegExp(
-  `^\\.?(results_${TIME}\\.json|samples_\\w+_${TIME}\\.jsonl)$`,
+  `^(results_${TIME}\\.json|samples_\\w+_${TIME}\\.jsonl)$`,
 );
 
 const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
@@ -62,7 +65,7 @@ const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
   run: {
     name: "a training run",
     marks: [/^\.lock$/],
-    files: /^(\.lock|\.?(config\.json|metrics\.jsonl|last))$/,
+    files: /^(\.lock|config\.json|metrics\.jsonl|last)$/,
     folders: [
       [
         /^(checkpoint-\d+|\.checkpoint-\d+\.(partial|replaced|removed)-\d+(-[\da-f]+)?)$/,
@@ -75,7 +78,7 @@ const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
     name: "an evaluation",
     marks: [/^\.lock$/],
     files: new RegExp(
-      "^(\\.lock|\\.?(config\\.json|(samples|scores|stats)\\.jsonl|results\\.json))$|" +
+      "^(\\.lock|config\\.json|(samples|scores|stats)\\.jsonl|results\\.json)$|" +
         HARNESS_FILES.source,
     ),
   },
@@ -86,10 +89,10 @@ const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
  * Throws unless `path`, an existing folder, is empty or one of ours of the given kind.
  * @throws {UsageError} that names the first entry which is not ours
  */
-export async function requireOurs(path: string, kind: FolderKind): Promise<void> {
+export function requireOurs(path: string, kind: FolderKind): void {
   const layout = LAYOUTS[kind];
-  const names = await namesIn(path);
-  const foreign = await findForeign(path, layout);
+  const names = namesIn(path);
+  const foreign = findForeign(path, layout);
   const hints = ["choose another `--out`, or remove the folder yourself"];
   if (foreign !== undefined) {
     throw new UsageError(
@@ -107,31 +110,27 @@ export async function requireOurs(path: string, kind: FolderKind): Promise<void>
 }
 
 /** Returns whether a folder that `writeFolder` was filling or replacing holds nothing but our files. */
-export async function holdsOnlyOurs(path: string): Promise<boolean> {
-  return await findForeign(path, CHECKPOINT) === undefined ||
-    await findForeign(path, EXPORT) === undefined;
+export function holdsOnlyOurs(path: string): boolean {
+  return [CHECKPOINT, EXPORT].some((contents) => findForeign(path, contents) === undefined);
 }
 
-async function findForeign(
-  path: string,
-  { files, folders = [] }: Contents,
-): Promise<string | undefined> {
-  for (const name of await namesIn(path)) {
-    const { isDirectory } = await Deno.lstat(`${path}/${name}`);
+function findForeign(path: string, { files, folders = [] }: Contents): string | undefined {
+  for (const name of namesIn(path)) {
+    const { isDirectory } = Deno.lstatSync(`${path}/${name}`);
     if (!isDirectory) {
-      if (!files.test(name)) return name;
+      if (!files.test(name) && !HIDDEN.test(name)) return name;
       continue;
     }
     const [, inside] = folders.find(([folder]) => folder.test(name)) ?? [];
     if (inside === undefined) return `${name}/`;
-    const foreign = await findForeign(`${path}/${name}`, inside);
+    const foreign = findForeign(`${path}/${name}`, inside);
     if (foreign !== undefined) return `${name}/${foreign}`;
   }
 }
 
-async function namesIn(path: string): Promise<string[]> {
+function namesIn(path: string): string[] {
   try {
-    return (await Array.fromAsync(Deno.readDir(path), ({ name }) => name)).sort();
+    return Array.from(Deno.readDirSync(path), ({ name }) => name).sort();
   } catch (error) {
     throw ioError("read folder", path, error);
   }

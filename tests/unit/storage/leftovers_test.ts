@@ -1,12 +1,13 @@
 /** Hidden folders after a kill; a checkpoint loses its name before its files. */
 import { assertEquals } from "@std/assert";
-import { writeFolder } from "../../../core/folder/folder.ts";
-import { clearLeftovers, holdFolder } from "../../../core/folder/leftovers.ts";
+import { clearLeftovers } from "../../../core/storage/leftovers.ts";
+import { hold } from "../../../core/storage/lock.ts";
+import { writeFolder } from "../../../core/storage/write_folder.ts";
 import { RunFolder } from "../../../core/train/run_folder.ts";
 import { withScratch } from "../../scratch.ts";
 
-/** A process id that no process has: larger than any system gives. */
-const DEAD = 2 ** 30 - 1;
+/** Ends the name of what a process left whose id is larger than any system gives. */
+const DEAD = `${2 ** 30 - 1}-00000000`;
 
 const names = (path: string) => [...Deno.readDirSync(path)].map(({ name }) => name).sort();
 
@@ -65,30 +66,32 @@ Deno.test("two writers of one process id do not mix their files", () =>
   }));
 
 Deno.test("leftovers of dead processes go, those of live ones and of others stay", () =>
-  withScratch(async (folder) => {
-    const gone = [`.a.partial-${DEAD}`, `.a.removed-${DEAD}`];
-    const live = `.b.partial-${Deno.ppid}`, held = `.c.partial-${DEAD}`;
-    const foreign = `.d.partial-${DEAD}`, file = `.e.partial-${DEAD}`;
+  withScratch((folder) => {
+    const gone = [`.a.partial-${DEAD}`, `.a.removed-${DEAD}`], goneFile = `.f.partial-${DEAD}`;
+    const live = `.b.partial-${Deno.ppid}-00000000`, held = `.c.partial-${DEAD}`;
+    const foreign = `.d.partial-${DEAD}`, file = ".e.partial-12";
     for (const name of [...gone, live, held]) makeFolder(`${folder}/${name}`, "config.json");
     makeFolder(`${folder}/${foreign}`, "thesis.tex");
-    Deno.writeTextFileSync(`${folder}/${file}`, "");
-    const hold = await holdFolder(`${folder}/${held}`);
-    await clearLeftovers(folder);
-    hold?.close();
+    makeFolder(folder, goneFile, file);
+    const lock = hold(`${folder}/${held}`);
+    clearLeftovers(folder);
+    lock?.close();
     // Not every system can lock a folder.
-    assertEquals(names(folder), [live, ...(hold ? [held] : []), foreign, file].sort());
-    await clearLeftovers(folder);
+    assertEquals(names(folder), [live, ...(lock ? [held] : []), foreign, file].sort());
+    clearLeftovers(folder);
     assertEquals(names(folder), [live, foreign, file].sort());
+    return Promise.resolve();
   }));
 
 Deno.test("a folder whose replacement never came gets its name back", () =>
-  withScratch(async (folder) => {
+  withScratch((folder) => {
     makeFolder(`${folder}/.out.replaced-${DEAD}`, "config.json", "model.safetensors");
     makeFolder(`${folder}/.out.partial-${DEAD}`, "config.json");
-    await clearLeftovers(folder);
+    clearLeftovers(folder);
     assertEquals(names(folder), ["out"]);
     assertEquals(names(`${folder}/out`), ["config.json", "model.safetensors"]);
     makeFolder(`${folder}/.out.replaced-${DEAD}`, "config.json");
-    await clearLeftovers(folder);
+    clearLeftovers(folder);
     assertEquals(names(folder), ["out"], "the new folder has the name");
+    return Promise.resolve();
   }));
