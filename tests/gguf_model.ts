@@ -2,7 +2,8 @@
 import { parseConfig } from "../core/checkpoint/config.ts";
 import { openCheckpoint } from "../core/checkpoint/open.ts";
 import { readTensor } from "../core/checkpoint/read.ts";
-import { writeJson, writeWeights } from "../core/checkpoint/write.ts";
+import { writeWeights } from "../core/checkpoint/write.ts";
+import { writeJson } from "../core/storage/write_file.ts";
 import { fromF32 } from "../core/base/dtype.ts";
 import { joinBytes } from "../core/base/files.ts";
 import { RandomStream } from "../core/base/random.ts";
@@ -229,7 +230,7 @@ export async function writeTinyFolder(
     return { name, dtype: "f32" as const, shape, byteLength: source.length, source };
   });
   await Deno.mkdir(folder);
-  await writeJson(`${folder}/config.json`, json);
+  writeJson(`${folder}/config.json`, json);
   await writeWeights(folder, tensors);
   for (const file of ["tokenizer.json", "tokenizer_config.json"]) {
     await Deno.copyFile(`${TOKENIZER}/${file}`, `${folder}/${file}`);

@@ -102,7 +102,7 @@ async function makeEntry(
 ): Promise<boolean> {
   const { writeFolder } = await import("../storage/write_folder.ts");
   const { writeCodedFile } = await import("./coded_file.ts");
-  const { writeJson } = await import("./write.ts");
+  const { writeJson } = await import("../storage/write_file.ts");
   const bytes = matrices.flatMap(partsOf).reduce((sum, { byteLength }) => sum + byteLength, 0);
   if (bytes > cache.limitBytes) return false;
   try {
@@ -125,7 +125,7 @@ async function makeEntry(
     await writeFolder(path, { signal }, async (folder) => {
       await writeCodedFile(`${folder}/${WEIGHTS_FILE}`, stored, { signal, onProgress });
       const json = { model: base.directory, [QUANTIZATION_KEY]: scheme };
-      await writeJson(`${folder}/${CONFIG_FILE}`, json);
+      writeJson(`${folder}/${CONFIG_FILE}`, json);
     });
   } catch (error) {
     // Another process may have made the same entry meanwhile.

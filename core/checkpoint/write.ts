@@ -11,6 +11,7 @@ import type { WeightType } from "../model/config.ts";
 import { ioError, openRegularFile, readExactlySync } from "../base/files.ts";
 import { COMPANION_FILES, type ModelFiles, TEMPLATES_FOLDER } from "../base/companions.ts";
 import { writeAllSync } from "../base/write_all.ts";
+import { writeFile, writeJson } from "../storage/write_file.ts";
 import { INDEX_FILE, type StoredTensor, WEIGHTS_FILE } from "./open.ts";
 import type { StoredRange } from "./quantization.ts";
 import { readPart, valuesOf } from "./read.ts";
@@ -105,7 +106,7 @@ export async function writeWeights(
   }
   if (shards.length > 1) {
     const total_size = tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0);
-    await writeJson(`${folder}/${INDEX_FILE}`, { metadata: { total_size }, weight_map: weightMap });
+    writeJson(`${folder}/${INDEX_FILE}`, { metadata: { total_size }, weight_map: weightMap });
     files.push(INDEX_FILE);
   }
   return files;
@@ -155,26 +156,6 @@ export async function writeSafetensors(
   });
 }
 
-/** A JSON document as files have it. */
-export function jsonText(value: unknown): string {
-  return JSON.stringify(value, null, 2) + "\n";
-}
-
-/** Writes a JSON document and waits until it is on the disk. */
-export async function writeJson(path: string, value: unknown): Promise<void> {
-  await writeText(path, jsonText(value));
-}
-
-/** Writes a text and waits until it is on the disk. */
-export async function writeText(path: string, text: string): Promise<void> {
-  await writeBytes(path, new TextEncoder().encode(text));
-}
-
-/** Writes bytes and waits until they are on the disk. */
-export async function writeBytes(path: string, bytes: Uint8Array): Promise<void> {
-  await writeDurably(path, (file) => writeAllSync(file, bytes));
-}
-
 /** Copies what a model has beside its weights into a folder, and returns the names. */
 export async function copyCompanions(files: ModelFiles, folder: string): Promise<string[]> {
   const copied: string[] = [];
@@ -187,7 +168,7 @@ export async function copyCompanions(files: ModelFiles, folder: string): Promise
     ]
   ) {
     if (!await files.has(name)) continue;
-    await writeBytes(`${folder}/${name}`, await files.read(name));
+    writeFile(`${folder}/${name}`, await files.read(name));
     copied.push(name);
   }
   return copied;

@@ -11,19 +11,14 @@ import { isParScale, type ModelConfig } from "../model/config.ts";
 import { parameterSpecs } from "../model/parameters.ts";
 import { backboneHash, startBackboneHash } from "../checkpoint/backbone.ts";
 import { baseFields } from "../checkpoint/adapter_base.ts";
+import { writeFile, writeJson } from "../storage/write_file.ts";
 import { writeFolder } from "../storage/write_folder.ts";
 import { ADAPTER_FILE, CONFIG_FILE, openCheckpoint } from "../checkpoint/open.ts";
 import { CARD_FILE, modelCard } from "./model_card.ts";
 import { writeModelingCode } from "./modeling_code.ts";
 import type { ConversionPlan } from "./plan.ts";
 import { checkFinite } from "../checkpoint/read.ts";
-import {
-  copyCompanions,
-  writeJson,
-  writeSafetensors,
-  writeText,
-  writeWeights,
-} from "../checkpoint/write.ts";
+import { copyCompanions, writeSafetensors, writeWeights } from "../checkpoint/write.ts";
 
 /** Report of a conversion. */
 export interface ConversionReport {
@@ -58,7 +53,7 @@ export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<
     const stream = { inspect, signal: hash.signal };
     const files = [CONFIG_FILE];
     if (!options.introducedOnly) files.push(...await copyCompanions(source.files, folder));
-    files.push(...await writeModelingCode(folder, plan.configJson));
+    files.push(...writeModelingCode(folder, plan.configJson));
     if (options.introducedOnly) {
       await writeSafetensors(`${folder}/${ADAPTER_FILE}`, tensors, stream);
       files.push(ADAPTER_FILE);
@@ -68,9 +63,9 @@ export function convert(plan: ConversionPlan, run: ConversionRun = {}): Promise<
     }
     const sourceSha256 = await hash.digest;
     const owner = options.introducedOnly && await baseFields(source.files, sourceSha256, folder);
-    await writeJson(`${folder}/${CONFIG_FILE}`, { ...plan.configJson, ...owner });
+    writeJson(`${folder}/${CONFIG_FILE}`, { ...plan.configJson, ...owner });
     const backbone = plan.folds ? undefined : sourceSha256;
-    await writeText(`${folder}/${CARD_FILE}`, await cardOf(plan, backbone));
+    writeFile(`${folder}/${CARD_FILE}`, await cardOf(plan, backbone));
     files.push(CARD_FILE);
     const expected = run.verify && !plan.folds ? sourceSha256 : undefined;
     await verifyResult(plan, folder, expected, signal);

@@ -11,6 +11,7 @@ import type { QuantizedFormat } from "../quant/codes.ts";
 import { countParameters, elementCount, EMBEDDING, linearSpecs } from "../model/parameters.ts";
 import { startBackboneHash } from "../checkpoint/backbone.ts";
 import type { ConversionReport, ConversionRun } from "./convert.ts";
+import { writeFile, writeJson } from "../storage/write_file.ts";
 import { requireFreeTarget, writeFolder } from "../storage/write_folder.ts";
 import {
   type Checkpoint,
@@ -27,8 +28,6 @@ import {
   copyCompanions,
   type OutputTensor,
   streamTensors,
-  writeJson,
-  writeText,
   writeWeights,
 } from "../checkpoint/write.ts";
 
@@ -83,13 +82,13 @@ export function quantizeCheckpoint(
     const files = await writeWeights(folder, tensors, stream);
     const sourceSha256 = await sourceHash.digest;
     const scheme = { format, sourceSha256, weightsSha256: hash.digest("hex") };
-    await writeJson(`${folder}/${CONFIG_FILE}`, {
+    writeJson(`${folder}/${CONFIG_FILE}`, {
       ...source.configJson,
       [QUANTIZATION_KEY]: quantizationJson(scheme),
     });
     const facts = { folder: options.out, config: source.config, source: source.files };
     const card = await modelCard({ ...facts, backboneSha256: sourceSha256, quantization: format });
-    await writeText(`${folder}/${CARD_FILE}`, card);
+    writeFile(`${folder}/${CARD_FILE}`, card);
     if (run.verify) await checkQuantized(folder, signal);
     return {
       introducedParams: countParameters(source.config).introduced,

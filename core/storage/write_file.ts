@@ -4,6 +4,7 @@
  * A file is written under a hidden name beside its own, synced, and renamed. What a killed process
  * leaves is removed by the next, see `leftovers.ts`.
  */
+import { ioError } from "../base/files.ts";
 import { writeAllSync } from "../base/write_all.ts";
 import { hiddenSibling } from "./leftovers.ts";
 import { rename } from "./rename.ts";
@@ -55,9 +56,23 @@ export class NewFile implements Disposable {
 
 /** Writes a whole file. Readers see the old or the new one. */
 export function writeFile(path: string, content: string | Uint8Array): void {
-  using file = new NewFile(path);
-  file.write(content);
-  file.commit();
+  try {
+    using file = new NewFile(path);
+    file.write(content);
+    file.commit();
+  } catch (error) {
+    throw ioError("write", path, error);
+  }
+}
+
+/** A JSON document as files have it. */
+export function jsonText(value: unknown): string {
+  return JSON.stringify(value, null, 2) + "\n";
+}
+
+/** Writes a JSON document. */
+export function writeJson(path: string, value: unknown): void {
+  writeFile(path, jsonText(value));
 }
 
 /** Writes a file of lines as they are made. */
@@ -65,7 +80,11 @@ export async function writeLines(
   path: string,
   lines: Iterable<string> | AsyncIterable<string>,
 ): Promise<void> {
-  using file = new NewFile(path);
-  for await (const line of lines) file.write(line);
-  file.commit();
+  try {
+    using file = new NewFile(path);
+    for await (const line of lines) file.write(line);
+    file.commit();
+  } catch (error) {
+    throw ioError("write", path, error);
+  }
 }

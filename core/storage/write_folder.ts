@@ -13,6 +13,14 @@ import { hold, openLocked } from "./lock.ts";
 import { type FolderKind, requireOurs } from "./our_files.ts";
 import { rename } from "./rename.ts";
 
+/** Exceptions to the rule that a folder may only be put where there is none. */
+interface TargetOptions {
+  /** Names of files that may be there. */
+  readonly ignores?: (name: string) => boolean | Promise<boolean>;
+  readonly problem?: string;
+  readonly hint?: string;
+}
+
 /**
  * Throws unless a folder may be put at `path`: nothing there, an empty folder, or one of the kind that
  * is to be replaced.
@@ -20,28 +28,27 @@ import { rename } from "./rename.ts";
 export async function requireFreeTarget(
   path: string,
   replaces: FolderKind | undefined,
+  {
+    ignores = () => false,
+    problem = "already exists",
+    hint = "pass `--overwrite`, or choose another `--out`",
+  }: TargetOptions = {},
 ): Promise<void> {
   try {
-    const info = await Deno.lstat(await realPath(path));
-    requireFolder(path, info);
-    if (replaces !== undefined) return requireOurs(path, replaces);
-    for await (const _ of Deno.readDir(path)) {
-      throw new UsageError(`"${path}" already exists`, {
-        hints: ["pass `--overwrite`, or choose another `--out`"],
+    if (!(await Deno.lstat(await realPath(path))).isDirectory) {
+      throw new UsageError(`"${path}" already exists and is a file`, {
+        hints: ["choose another `--out`"],
       });
+    }
+    if (replaces !== undefined) return requireOurs(path, replaces);
+    for await (const { name } of Deno.readDir(path)) {
+      if (await ignores(name)) continue;
+      throw new UsageError(`"${path}" ${problem}`, { hints: [hint] });
     }
   } catch (error) {
     if ((error as { code?: string }).code === "ENOENT") return;
     throw ioError("write folder", path, error);
   }
-}
-
-/** @throws {UsageError} for a file where a folder is to be written */
-export function requireFolder(path: string, { isDirectory }: Deno.FileInfo): void {
-  if (isDirectory) return;
-  throw new UsageError(`"${path}" already exists and is a file`, {
-    hints: ["choose another `--out`"],
-  });
 }
 
 /**

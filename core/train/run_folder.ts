@@ -13,7 +13,6 @@
  */
 import { basename, join } from "node:path";
 import {
-  ioError,
   isObject,
   type JsonObject,
   jsonValue,
@@ -21,14 +20,13 @@ import {
   show,
   statIfExists,
 } from "../base/files.ts";
-import { DataError, UsageError } from "../base/errors.ts";
+import { DataError } from "../base/errors.ts";
 import { LAST_FILE, lastCheckpoint } from "../checkpoint/run.ts";
-import { jsonText } from "../checkpoint/write.ts";
 import { removeFolder, removeIfExists } from "../storage/leftovers.ts";
-import { HIDDEN, requireOurs } from "../storage/our_files.ts";
+import { HIDDEN } from "../storage/our_files.ts";
 import { RowFile } from "../storage/row_file.ts";
-import { writeFile } from "../storage/write_file.ts";
-import { LOCK_FILE, lockFolder, requireFolder, writeFolder } from "../storage/write_folder.ts";
+import { writeFile, writeJson } from "../storage/write_file.ts";
+import { LOCK_FILE, lockFolder, requireFreeTarget, writeFolder } from "../storage/write_folder.ts";
 
 /** The file that makes a folder a run. */
 export const CONFIG = "config.json";
@@ -74,7 +72,7 @@ export class RunFolder implements Disposable {
 
   /** Records what the run was asked to do. */
   writeConfig(config: JsonObject): void {
-    this.#write(CONFIG, jsonText(config));
+    writeJson(join(this.path, CONFIG), config);
   }
 
   /** Folder of the newest checkpoint. */
@@ -87,7 +85,7 @@ export class RunFolder implements Disposable {
     const name = `checkpoint-${String(step).padStart(6, "0")}`;
     const target = join(this.path, name);
     await writeFolder(target, { replaces: "checkpoint" }, fill);
-    this.#write(LAST_FILE, `${name}\n`);
+    writeFile(join(this.path, LAST_FILE), `${name}\n`);
     return target;
   }
 
@@ -109,21 +107,12 @@ export class RunFolder implements Disposable {
       const row = jsonValue(line);
       return isObject(row) && Number(row.step) <= step;
     }).map((line) => line + "\n").join("");
-    if (kept !== text) this.#write(METRICS, kept);
+    if (kept !== text) writeFile(this.#metrics.path, kept);
   }
 
   [Symbol.dispose](): void {
     this.#metrics[Symbol.dispose]();
     this.lock.close();
-  }
-
-  #write(name: string, text: string): void {
-    const path = join(this.path, name);
-    try {
-      writeFile(path, text);
-    } catch (error) {
-      throw ioError("write", path, error);
-    }
   }
 }
 
@@ -189,19 +178,13 @@ async function requireRun(path: string): Promise<void> {
  * its first step leaves nothing to keep.
  */
 export async function requireNoRun(path: string, overwrite: boolean): Promise<void> {
-  const info = await statIfExists(path);
-  if (info === undefined) return;
-  requireFolder(path, info);
-  if (overwrite) return requireOurs(path, "run");
   const hasStep = await statIfExists(join(path, METRICS)) !== undefined ||
     await statIfExists(join(path, LAST_FILE)) !== undefined;
-  for await (const { name } of Deno.readDir(path)) {
-    if (name === LOCK_FILE) continue;
-    const isEarly = HIDDEN.test(name) ||
-      name === CONFIG && (await readJsonObject(join(path, name))).schema === RUN_SCHEMA;
-    if (isEarly && !hasStep) continue;
-    throw new UsageError(`"${path}" already exists`, {
-      hints: ["pass `--resume` or `--overwrite`, or choose another `--out`"],
-    });
-  }
+  const isOfRun = async (name: string) =>
+    name === CONFIG && (await readJsonObject(join(path, name))).schema === RUN_SCHEMA;
+  await requireFreeTarget(path, overwrite ? "run" : undefined, {
+    ignores: async (name) =>
+      name === LOCK_FILE || !hasStep && (HIDDEN.test(name) || await isOfRun(name)),
+    hint: "pass `--resume` or `--overwrite`, or choose another `--out`",
+  });
 }

@@ -10,7 +10,6 @@ import { writeModelingCode } from "../convert/modeling_code.ts";
 import {
   copyCompanions,
   type OutputTensor,
-  writeJson,
   writeSafetensors,
   writeWeights,
 } from "../checkpoint/write.ts";
@@ -19,6 +18,7 @@ import { elementCount, parameterSpecs } from "../model/parameters.ts";
 import { buildFold } from "../model/reparameterize.ts";
 import type { HostArray, Weights } from "../runtime/device.ts";
 import { ELEMENT_BYTES, fromF32 } from "../base/dtype.ts";
+import { writeJson } from "../storage/write_file.ts";
 import type { ModelSource } from "./model_source.ts";
 import type { Trainer } from "./trainer.ts";
 
@@ -62,12 +62,12 @@ export async function saveModel(
     const { auto_map: _, ...json } = source.configJson; // transformers opens whole folders
     // A checkpoint lies in the folder of its run.
     const owner = files && hash !== undefined && await baseFields(files, hash, folder, 3);
-    await writeJson(`${folder}/${CONFIG_FILE}`, { ...json, ...owner });
+    writeJson(`${folder}/${CONFIG_FILE}`, { ...json, ...owner });
     return;
   }
   await writeWeights(folder, tensors);
-  await writeJson(`${folder}/${CONFIG_FILE}`, source.configJson);
-  await writeModelingCode(folder, source.configJson);
+  writeJson(`${folder}/${CONFIG_FILE}`, source.configJson);
+  writeModelingCode(folder, source.configJson);
   if (files === undefined) return;
   await copyCompanions(files, folder);
 }

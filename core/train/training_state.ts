@@ -14,7 +14,8 @@ import {
   readJsonObject,
 } from "../base/files.ts";
 import { readHeader } from "../checkpoint/safetensors.ts";
-import { type OutputTensor, writeJson, writeSafetensors } from "../checkpoint/write.ts";
+import { type OutputTensor, writeSafetensors } from "../checkpoint/write.ts";
+import { writeJson } from "../storage/write_file.ts";
 import { chunksOf } from "../collective/collective.ts";
 import { elementCount } from "../model/parameters.ts";
 import type { Device, DeviceTensor, HostArray } from "../runtime/device.ts";
@@ -70,7 +71,7 @@ export async function saveState(
   await parts.return();
   const { step, tokens, lossEma = null, firstLoss = null, cursor } = state;
   const losses = { loss_ema: lossEma, first_loss: firstLoss };
-  await writeJson(`${folder}/${STATE}`, { schema: SCHEMA, step, tokens, ...losses, cursor });
+  writeJson(`${folder}/${STATE}`, { schema: SCHEMA, step, tokens, ...losses, cursor });
 }
 
 /** Values and moments in the order of the file, those of all processes, in parts of at most `CHUNK`. */

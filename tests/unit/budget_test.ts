@@ -76,7 +76,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/serve": 3400,
   "core/serve/page": 400,
   "core/session": 1250,
-  "core/storage": 550,
+  "core/storage": 600,
   "core/tokenizer": 2550,
   "core/tokenizer/jinja": 3600,
   "core/train": 2000,

@@ -4,9 +4,10 @@
  */
 import { UsageError } from "../../../core/base/errors.ts";
 import { VERSION } from "../../../core/base/version.ts";
+import { writeFile, writeJson } from "../../../core/storage/write_file.ts";
 import { requireFreeTarget, writeFolder } from "../../../core/storage/write_folder.ts";
 import type { Checkpoint, CodedTensor } from "../../../core/checkpoint/open.ts";
-import { copyCompanions, writeJson, writeText } from "../../../core/checkpoint/write.ts";
+import { copyCompanions } from "../../../core/checkpoint/write.ts";
 import { EMBEDDING } from "../../../core/model/parameters.ts";
 import type { MatrixFormat } from "../../../core/quant/codes.ts";
 import { buildForward } from "../../../core/model/forward.ts";
@@ -112,7 +113,7 @@ async function writeExport(
       webGpu: target === "webgpu" ? plan.dtype : undefined,
       onProgress,
     });
-    await writeJson(`${folder}/export.json`, {
+    writeJson(`${folder}/export.json`, {
       version: VERSION,
       streams: config.streams,
       vocab_size: config.vocabSize,
@@ -123,7 +124,7 @@ async function writeExport(
       weights: plan.weights,
       programs: written.programs,
     });
-    await writeText(`${folder}/README.md`, guideFor(plan));
+    writeFile(`${folder}/README.md`, guideFor(plan));
     const companions = await copyCompanions(files, folder);
     return { weightBytes: written.weightBytes, companions };
   });

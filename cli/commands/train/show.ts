@@ -3,10 +3,10 @@ import { UsageError } from "../../../core/base/errors.ts";
 import { statIfExists } from "../../../core/base/files.ts";
 import { memoryInfo } from "../../../core/base/platform/mod.ts";
 import { CARD_FILE, modelCard } from "../../../core/convert/model_card.ts";
-import { writeText } from "../../../core/checkpoint/write.ts";
 import { describeRow } from "../../../core/data/batches.ts";
 import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 import type { StepReport } from "../../../core/train/loop.ts";
+import { writeFile } from "../../../core/storage/write_file.ts";
 import { defaultRates } from "../../../core/train/rates.ts";
 import { requireNoRun } from "../../../core/train/run_folder.ts";
 import type { RateKind } from "../../../core/train/trainable.ts";
@@ -275,7 +275,7 @@ export async function writeCard(
       ...(evalLoss === undefined ? [] : [`validation loss: ${fixed(evalLoss)}`]),
     ],
   });
-  await writeText(`${path}/${CARD_FILE}`, card);
+  writeFile(`${path}/${CARD_FILE}`, card);
 }
 
 function trainingLines(

@@ -13,14 +13,13 @@
  * from them. A line that was cut off is removed first.
  */
 import { join } from "node:path";
-import { ioError, type JsonObject, readJsonObject, show, statIfExists } from "../../base/files.ts";
+import { type JsonObject, readJsonObject, show, statIfExists } from "../../base/files.ts";
 import { UsageError } from "../../base/errors.ts";
-import { jsonText } from "../../checkpoint/write.ts";
 import { removeIfExists } from "../../storage/leftovers.ts";
-import { HARNESS_FILES, HIDDEN, requireOurs } from "../../storage/our_files.ts";
+import { HARNESS_FILES, HIDDEN } from "../../storage/our_files.ts";
 import { RowFile } from "../../storage/row_file.ts";
-import { writeLines } from "../../storage/write_file.ts";
-import { LOCK_FILE, lockFolder, requireFolder } from "../../storage/write_folder.ts";
+import { jsonText, writeLines } from "../../storage/write_file.ts";
+import { LOCK_FILE, lockFolder, requireFreeTarget } from "../../storage/write_folder.ts";
 import type { DocumentScore } from "./results.ts";
 import {
   type Fields,
@@ -156,12 +155,7 @@ export class EvalFolder implements Disposable {
   }
 
   async #replace(name: string, lines: TextFile["lines"]): Promise<void> {
-    const path = join(this.path, name);
-    try {
-      await writeLines(path, lines);
-    } catch (error) {
-      throw ioError("write", path, error);
-    }
+    await writeLines(join(this.path, name), lines);
   }
 
   async #removeHarnessFiles(): Promise<void> {
@@ -206,9 +200,12 @@ export async function requireUsable(
   { overwrite = false }: FolderOptions,
 ): Promise<boolean> {
   const begun = await statIfExists(join(path, CONFIG)) !== undefined;
-  const isFolder = (await statIfExists(path))?.isDirectory;
-  if (overwrite && isFolder) requireOurs(path, "evaluation");
-  else if (!begun) await requireEmpty(path);
+  if (begun && !overwrite) return true;
+  await requireFreeTarget(path, overwrite ? "evaluation" : undefined, {
+    ignores: (name) => name === LOCK_FILE || HIDDEN.test(name),
+    problem: "already exists and is not an evaluation",
+    hint: "choose another `--out`",
+  });
   return begun;
 }
 
@@ -275,16 +272,4 @@ export function parseSamples(text: string, path: string): Sample[] {
   const tasks = values.map(({ value }) => String((value as { task?: unknown })?.task));
   const reader = new SampleReader([...new Set(tasks)]);
   return values.flatMap(({ value, place }) => reader.read(value, place) ?? []);
-}
-
-async function requireEmpty(path: string): Promise<void> {
-  const info = await statIfExists(path);
-  if (!info) return;
-  requireFolder(path, info);
-  for await (const { name } of Deno.readDir(path)) {
-    if (name === LOCK_FILE || HIDDEN.test(name)) continue;
-    throw new UsageError(`"${path}" already exists and is not an evaluation`, {
-      hints: ["choose another `--out`"],
-    });
-  }
 }

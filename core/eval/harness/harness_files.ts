@@ -10,7 +10,7 @@
  */
 import { hash } from "node:crypto";
 import type { JsonObject } from "../../base/files.ts";
-import { jsonText } from "../../checkpoint/write.ts";
+import { jsonText } from "../../storage/write_file.ts";
 import { flexibleExtract, strictMatch } from "../grading/math/gsm8k.ts";
 import { MMLU_GROUPS } from "../tasks/mmlu.ts";
 import { type ChatRenderer, type Document, type Request, requestsOf } from "./documents.ts";
