@@ -7,9 +7,11 @@
  */
 import { commonFlags } from "./common.ts";
 import type { Alternatives } from "./constraints.ts";
+import type { Context } from "./context.ts";
 import type { ConfigValue, FlagTable, Values } from "./table.ts";
 import type { Invocation } from "../output/document.ts";
 import type { Io } from "../output/io.ts";
+import type { PlanText } from "../output/plan.ts";
 
 /** A named set of flag values. */
 export interface Preset {
@@ -44,16 +46,6 @@ export type CommandValues<F extends FlagTable> =
   & Values<F>
   & { readonly arguments: readonly string[] };
 
-/** Text of `--dry-run`. */
-export interface PlanText {
-  /** For readers, a line each. */
-  readonly lines: readonly string[];
-  /** Values of flags that were not given, by long name. */
-  readonly values?: Readonly<Record<string, ConfigValue>>;
-  /** The numbers among the lines, for programs. */
-  readonly results?: Readonly<Record<string, unknown>>;
-}
-
 /** Text and flags of one command. */
 export interface CommandDefinition<F extends FlagTable> {
   /** Paragraphs for `--help`, separated by empty lines. */
@@ -74,14 +66,15 @@ export interface CommandDefinition<F extends FlagTable> {
   readonly savesOnInterrupt?: boolean | ((values: CommandValues<F>) => boolean);
 }
 
-/** Work of a command with the values `V` of its flags, by way of a plan `P` where it has one. */
-export interface CommandBody<V, P = V> {
-  /** Reads what must be known before the work begins, and checks it; writes nothing. */
-  plan?(values: V, io: Io, invocation: Invocation): P | Promise<P>;
-  /** Text of `--dry-run`; nothing unless given. */
-  describe?(plan: P, io: Io): PlanText | Promise<PlanText>;
-  /** Does the work; a number is the exit code, nothing is 0. */
-  run(plan: P, io: Io, invocation: Invocation): Promise<number | void>;
+/** Work of a command with the values `V` of its flags. */
+export interface CommandBody<V> {
+  /** Rules over several flags; touches nothing. */
+  check?(values: V, invocation: Invocation): void;
+  /**
+   * Opens and checks what is needed, calls `ctx.begin()`, where a dry run ends, and does the work. A number
+   * is the exit code, nothing is 0.
+   */
+  run(values: V, ctx: Context): Promise<number | void>;
 }
 
 /** A command whose flags are only known by name. */
@@ -103,36 +96,45 @@ export function flagsOf({ flags }: { readonly flags: FlagTable }): FlagTable {
   return { ...flags, ...commonFlags, ...flags };
 }
 
+/** Body of a command as the frame calls it. */
+interface FrameBody {
+  plan(values: unknown, io: Io, invocation: Invocation): unknown;
+  describe(plan: unknown, io: Io): Promise<PlanText>;
+  run(plan: unknown, io: Io, invocation: Invocation): Promise<number | void>;
+}
+
 /** A command that may be loaded: its flags for help, its body to run it. */
 export interface CommandEntry extends Pick<Command, "name" | "summary"> {
   load(): Promise<Command>;
-  body(): Promise<CommandBody<Values<FlagTable>, unknown>>;
+  body(): Promise<FrameBody>;
 }
 
-/** Flags of a definition as `plan` and `run` receive them. */
+/** Flags of a definition as `check` and `run` receive them. */
 export type ValuesOf<D> = D extends CommandDefinition<infer F> ? CommandValues<F> : never;
 
 type Loads<F extends FlagTable> = () => Promise<{ readonly command: CommandDefinition<F> }>;
 
 /** Checks that a body takes the values of its flags, then forgets which flags they were. */
-export function entry<F extends FlagTable, P>(
-  name: string,
-  summary: string,
-  load: Loads<F>,
-  body: () => Promise<CommandBody<CommandValues<F>, P> & { plan: unknown }>,
-): CommandEntry;
 export function entry<F extends FlagTable>(
   name: string,
   summary: string,
   load: Loads<F>,
-  body: () => Promise<CommandBody<CommandValues<F>> & { plan?: undefined }>,
-): CommandEntry;
-export function entry(
-  name: string,
-  summary: string,
-  load: Loads<FlagTable>,
-  body: () => Promise<unknown>,
+  loadBody: () => Promise<CommandBody<CommandValues<F>>>,
 ): CommandEntry {
+  type Asked = readonly [CommandValues<F>, Invocation];
+  const body = async () => {
+    const { check, run } = await loadBody();
+    const { Context, dryRun } = await import("./context.ts");
+    return {
+      plan(values: CommandValues<F>, _io: Io, invocation: Invocation): Asked {
+        check?.(values, invocation);
+        return [values, invocation];
+      },
+      describe: ([values, invocation]: Asked, io: Io) =>
+        dryRun(() => run(values, new Context(io, invocation, true))),
+      run: ([values, invocation]: Asked, io: Io) => run(values, new Context(io, invocation)),
+    };
+  };
   const loadNamed = async () => ({ name, summary, ...(await load()).command });
   // Sound because the frame resolves values from this very table before it calls the body.
   return { name, summary, load: loadNamed, body } as CommandEntry;

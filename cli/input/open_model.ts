@@ -7,8 +7,8 @@ import * as find from "../../core/session/find.ts";
 import type { OpenOptions } from "../../core/session/open.ts";
 import type { Quantization } from "../../core/session/quantization.ts";
 import type { Session } from "../../core/session/session.ts";
-import type { PlanText } from "../framework/command.ts";
 import type { Io } from "../output/io.ts";
+import type { PlanText } from "../output/plan.ts";
 import { OpeningNote } from "../output/opening_note.ts";
 import { templateVariables } from "./template_variables.ts";
 import { Progress } from "../output/progress.ts";
@@ -23,7 +23,7 @@ export interface ModelPlan extends Omit<OpenOptions, "events" | "signal" | "lazy
 }
 
 /** Values of flags that name a model. */
-type ModelValues = Omit<ModelPlan, "adapter" | "templateVariables"> & {
+export type ModelValues = Omit<ModelPlan, "adapter" | "templateVariables"> & {
   readonly adapter?: unknown;
   readonly templateVar?: readonly string[];
 };
@@ -53,33 +53,20 @@ export async function openModel({ model, ...options }: ModelPlan, io: Io): Promi
   return await openModel(model, { ...options, events, signal, lazyTokenizer: true });
 }
 
-/** Text of `--dry-run` for a command that runs one model; see `describeModels`. */
-export async function describeModel(
-  plan: ModelPlan,
-  io: Io,
-  check: (session: Session) => unknown,
-): Promise<PlanText> {
-  const open = async (plan: ModelPlan) => ({ session: await openModel(plan, io) });
-  return await describeModels(plan, open, ({ session }) => check(session));
-}
-
 /**
- * Text of `--dry-run`: models are opened and checked as by the run, so that what is wrong with them shows.
- * Nothing is downloaded, and no quantized weights are kept.
+ * Opens a model for `--dry-run`, and says what it is. One on the hub is not downloaded, and no quantized
+ * weights are kept.
  */
-export async function describeModels<T extends { readonly session: Session }>(
+export async function tryModel<T extends { readonly session: Session }>(
   plan: ModelPlan,
   open: (plan: ModelPlan) => Promise<T>,
-  check?: (opened: T) => unknown,
-): Promise<PlanText> {
+): Promise<{ readonly text: PlanText; readonly opened?: T }> {
   const { model } = plan, name = await nameOnHub(model);
-  if (name) return { lines: [`model: ${name} on the hub`] };
+  if (name) return { text: { lines: [`model: ${name} on the hub`] } };
   const opened = await open({ ...plan, weightCache: false });
-  using session = opened.session;
-  await check?.(opened);
-  const { device, config: { family, streams } } = session;
+  const { device, config: { family, streams } } = opened.session;
   const lines = [`model: ${model}, ${family}, ${counted(streams, "stream")}, on ${device}`];
-  return { lines, results: { device, streams } };
+  return { text: { lines, results: { device, streams } }, opened };
 }
 
 /** Name on the hub of a model, or of an adapter's backbone; undefined for one that is here. */

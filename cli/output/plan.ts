@@ -4,12 +4,21 @@
  *
  * The JSON form is a document whose `config` member makes it a valid `--config`.
  */
-import type { PlanText } from "../framework/command.ts";
 import { type ConfigValue, type Flag, type FlagTable, snakeCase } from "../framework/table.ts";
 import { formatValue } from "../framework/values.ts";
 import { buildDocument, type Invocation, toJson } from "./document.ts";
 import type { Io } from "./io.ts";
 import { csvLine, markdownTable, plainTable, terminalTable } from "./table.ts";
+
+/** Text of `--dry-run`. */
+export interface PlanText {
+  /** For readers, a line each. */
+  readonly lines: readonly string[];
+  /** Values of flags that were not given, by long name. */
+  readonly values?: Readonly<Record<string, ConfigValue>>;
+  /** The numbers among the lines, for programs. */
+  readonly results?: Readonly<Record<string, unknown>>;
+}
 
 /** A value as it is typed; what the absence of one means, where help says so. */
 function valueText(flag: Flag, value: ConfigValue): string | null {

@@ -10,17 +10,23 @@ import { rename } from "../../core/storage/rename.ts";
 import {
   type CommandBody,
   type CommandDefinition,
+  type CommandValues,
   entry,
   type ValuesOf,
 } from "../framework/command.ts";
 import type { FlagTable } from "../framework/table.ts";
 import { VERSION } from "../../core/base/version.ts";
 import { main } from "../main.ts";
+import type { Invocation } from "../output/document.ts";
 import { Io, processSystem } from "../output/io.ts";
 import { bytesText, grouped } from "../output/units.ts";
 
 /** Work of a tool with the values of its flags. */
-export type ToolRun<D> = CommandBody<ValuesOf<D>>["run"];
+export type ToolRun<D> = (
+  values: ValuesOf<D>,
+  io: Io,
+  invocation: Invocation,
+) => Promise<number | void>;
 
 /** Runs a tool with the process's arguments. */
 export async function runTool<F extends FlagTable>(
@@ -30,7 +36,13 @@ export async function runTool<F extends FlagTable>(
   run: ToolRun<CommandDefinition<F>>,
 ): Promise<void> {
   const load = () => Promise.resolve({ command });
-  const registry = [entry(name, summary, load, () => Promise.resolve({ run }))];
+  const body: CommandBody<CommandValues<F>> = {
+    run(values, ctx) {
+      ctx.begin();
+      return run(values, ctx.io, ctx.invocation);
+    },
+  };
+  const registry = [entry(name, summary, load, () => Promise.resolve(body))];
   Deno.exitCode = await main([name, ...Deno.args], new Io(processSystem()), registry);
 }
 

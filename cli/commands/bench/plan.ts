@@ -12,7 +12,8 @@ import type { Io } from "../../output/io.ts";
 import { counted } from "../../output/units.ts";
 import type { command } from "./flags.ts";
 
-type BenchValues = ValuesOf<typeof command>;
+/** Flags of the command. */
+export type BenchValues = ValuesOf<typeof command>;
 
 /** Everything that is timed, in turns; `seed` is that of random prefixes and aggregators. */
 export interface TimingPlan extends Pick<BenchValues, "rounds" | "warmup" | "steps" | "seed"> {
@@ -48,7 +49,7 @@ export function slotsOf({ context, prompt }: Work, steps: number): number {
 }
 
 /** Finds the model, and checks lengths and matrices. */
-export async function plan(values: BenchValues, io: Io): Promise<TimingPlan> {
+export async function planTiming(values: BenchValues, io: Io): Promise<TimingPlan> {
   const { model, adapter, rounds, warmup, steps, seed } = values;
   checkBlockSize(values.blockSize);
   const paths = await findModel({ model, adapter }, io);

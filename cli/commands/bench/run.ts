@@ -3,19 +3,16 @@
  *
  * Rows are complete in the last round only, one after another.
  */
-import type { PlanText } from "../../framework/command.ts";
+import type { Context } from "../../framework/context.ts";
 import { requireFreeMemory } from "../../input/limits.ts";
 import { openModel } from "../../input/open_model.ts";
-import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
 import type { Column } from "../../output/table.ts";
 import { bytesText, counted } from "../../output/units.ts";
 import { Cell, type Opened } from "./cell.ts";
-import type { TimingPlan, Work } from "./plan.ts";
-
-export { plan } from "./plan.ts";
+import { type BenchValues, planTiming, type TimingPlan, type Work } from "./plan.ts";
 
 const COLUMNS: readonly Column[] = [
   { key: "what" },
@@ -34,10 +31,19 @@ const COLUMNS: readonly Column[] = [
 ];
 
 /** Runs the command. */
-export async function run(plan: TimingPlan, io: Io, invocation: Invocation): Promise<void> {
+export async function run(values: BenchValues, ctx: Context): Promise<void> {
+  const { io, invocation } = ctx;
+  const plan = await planTiming(values, io);
   using opened = new DisposableStack();
   const cells = await openCells(plan, opened, io);
-  memoryOf(cells);
+  const bytes = memoryOf(cells);
+  ctx.begin({
+    lines: [
+      `would time ${counted(cells.length, "row")} in ${bytesText(bytes)}:`,
+      ...cells.map(({ label }) => label),
+    ],
+    results: { rows: cells.length, memory_bytes: bytes },
+  });
   const devices = new Set(cells.map(({ on }) => on.device));
   using report = new Report(io, invocation, {
     schema: "parscale.bench/1",
@@ -61,21 +67,6 @@ export async function run(plan: TimingPlan, io: Io, invocation: Invocation): Pro
       "prompt; ratio is to the first row of its kind",
   );
   await report.finish();
-}
-
-/** For `--dry-run`; opens what would be timed, so that what is wrong with it shows. */
-export async function describe(plan: TimingPlan, io: Io): Promise<PlanText> {
-  using opened = new DisposableStack();
-  const cells = await openCells(plan, opened, io);
-  const bytes = memoryOf(cells);
-  const rounds = `${counted(plan.warmup, "round")} to warm up and ${plan.rounds} timed`;
-  const lines = [
-    `times ${counted(cells.length, "row")} in turns, ${rounds}, in ${bytesText(bytes)}:`,
-    ...cells.map(({ label, on }) =>
-      on.introduced === "random" ? `${label}, random prefixes and aggregator` : label
-    ),
-  ];
-  return { lines, results: { rows: cells.length, memory_bytes: bytes } };
 }
 
 /** Opens all models for `opened`, which closes them; nothing is compiled yet. */

@@ -5,66 +5,46 @@ import { jsonValue } from "../../../core/base/files.ts";
 import { PLATFORM } from "../../../core/base/platform/mod.ts";
 import { xdgFolder } from "../../../core/base/platform/paths.ts";
 import { decodeText, linesOf } from "../../../core/data/jsonl.ts";
-import type { PlanText, ValuesOf } from "../../framework/command.ts";
+import type { ValuesOf } from "../../framework/command.ts";
+import type { Context } from "../../framework/context.ts";
 import { refuseFlags } from "../../input/forms.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { type EndingSignal, onEndingSignals, SIGNALS } from "../../output/signals.ts";
-import { type NamedAdapter, openServed, parseAdapters } from "../../input/named_models.ts";
-import { describeModels, type ModelPlan, modelPlan } from "../../input/open_model.ts";
+import { openServed, parseAdapters } from "../../input/named_models.ts";
+import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { HISTORY_LINES, TerminalLines } from "../../input/terminal_lines.ts";
 import type { command } from "./flags.ts";
-import { type AnswerOptions, ChatSession } from "./session.ts";
+import { ChatSession } from "./session.ts";
 import { Talk } from "./talk.ts";
 
 type ChatValues = ValuesOf<typeof command>;
 
-/** A conversation to hold. */
-interface ChatPlan extends Pick<ChatValues, "system" | "streamWeights" | "history"> {
-  readonly model: ModelPlan;
-  readonly adapters: readonly NamedAdapter[];
-  readonly decoding: AnswerOptions;
-}
-
-/** The conversation that flags ask for. */
-export function plan(values: ChatValues, _io: unknown, invocation: Invocation): ChatPlan {
+/** Refuses flags of files and formats. */
+export function check(_values: ChatValues, invocation: Invocation): void {
   refuseFlags(invocation, "`chat`", ["out", "overwrite", "format"]);
-  const { system, streamWeights, maxTokens, temperature, topP, seed, history } = values;
-  return {
-    model: modelPlan(values),
-    adapters: parseAdapters(values.adapter),
-    system,
-    streamWeights,
-    history,
-    decoding: { maxTokens, temperature, topP, seed },
-  };
-}
-
-/** Text of `--dry-run`. */
-export async function describe(plan: ChatPlan, io: Io): Promise<PlanText> {
-  return await describeModels(plan.model, (model) => open({ ...plan, model }, io));
-}
-
-/** Opens the models, which need a chat template before there is a message. */
-async function open({ model, adapters }: ChatPlan, io: Io) {
-  const opened = await openServed(model, adapters, io);
-  if (opened.session.tokenizer.chatTemplate !== undefined) return opened;
-  opened.session[Symbol.dispose]();
-  throw new DataError(`"${model.model}" has no chat template for messages`, {
-    hints: ["pass one by `--chat-template FILE`, or continue a text by `parscale generate`"],
-  });
 }
 
 const PROMPT = "> ";
 
 /** Runs the command; the number is its exit code. */
-export async function run(plan: ChatPlan, io: Io): Promise<number> {
-  const { session: opened, models } = await open(plan, io);
+export async function run(values: ChatValues, ctx: Context): Promise<number> {
+  const { io } = ctx, { maxTokens, temperature, topP, seed } = values;
+  const adapters = parseAdapters(values.adapter);
+  const open = (plan: ModelPlan) => openServed(plan, adapters, io);
+  const { session: opened, models } = await ctx.open(modelPlan(values), open);
   using _opened = opened;
-  using session = new ChatSession(models, plan.system, plan.decoding);
+  if (opened.tokenizer.chatTemplate === undefined) {
+    throw new DataError(`"${values.model}" has no chat template for messages`, {
+      hints: ["pass one by `--chat-template FILE`, or continue a text by `parscale generate`"],
+    });
+  }
+  ctx.begin();
+  const decoding = { maxTokens, temperature, topP, seed };
+  using session = new ChatSession(models, values.system, decoding);
   const isTerminal = io.isTerminal("stdin") && io.isTerminal("stdout");
-  const talk = new Talk(session, io, isTerminal, plan.streamWeights);
+  const talk = new Talk(session, io, isTerminal, values.streamWeights);
   if (isTerminal) {
     io.note(`${session.model.name}: /help lists the commands, Ctrl-C stops an answer`);
   }
@@ -77,7 +57,7 @@ export async function run(plan: ChatPlan, io: Io): Promise<number> {
     if (signal === "SIGINT") interrupt();
     else end({ signal });
   });
-  const path = isTerminal && plan.history ? historyPath(io) : undefined;
+  const path = isTerminal && values.history ? historyPath(io) : undefined;
   const history = path === undefined ? [] : await readHistory(path);
   const known = history.length;
   try {

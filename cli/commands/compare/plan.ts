@@ -6,7 +6,8 @@ import { ADAPTER_FILE } from "../../../core/checkpoint/open.ts";
 import { requireUsable } from "../../../core/eval/harness/eval_folder.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import { isCode } from "../../../core/eval/harness/task.ts";
-import type { PlanText, ValuesOf } from "../../framework/command.ts";
+import type { ValuesOf } from "../../framework/command.ts";
+import type { PlanText } from "../../output/plan.ts";
 import { defaultOf } from "../../framework/resolve.ts";
 import { camelCase, type Flag } from "../../framework/table.ts";
 import { refuseOthers } from "../../input/forms.ts";
@@ -19,7 +20,8 @@ import { requireCodeAllowed, rowsPlan, selectTasks } from "../eval/plan.ts";
 import { readAll } from "./evaluations.ts";
 import { command } from "./flags.ts";
 
-type CompareValues = ValuesOf<typeof command>;
+/** Flags of the command. */
+export type CompareValues = ValuesOf<typeof command>;
 
 /** Finished evaluations: folders, and - for documents on stdin. */
 export interface ReadPlan {
@@ -47,7 +49,7 @@ export interface Method {
 }
 
 /** Tells models from adapters, and checks those that are here and the folders of evaluations. */
-export async function plan(
+export async function planComparison(
   given: CompareValues,
   io: Io,
   invocation: Invocation,

@@ -8,8 +8,8 @@ import { join } from "node:path";
 import { errorFrom } from "../../../core/base/errors.ts";
 import { SAMPLES } from "../../../core/eval/harness/eval_folder.ts";
 import { runOwn } from "../../framework/own_process.ts";
+import type { Context } from "../../framework/context.ts";
 import { visible } from "../../output/clean.ts";
-import type { Invocation } from "../../output/document.ts";
 import { Interrupted } from "../../output/errors.ts";
 import { EXIT_CODES, exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
@@ -18,18 +18,15 @@ import { reportRows } from "../../output/report.ts";
 import { counted } from "../../output/units.ts";
 import { prepareRows } from "../../input/published_rows.ts";
 import { type Evaluation, nameApart, readAll, readEvaluation, type Timing } from "./evaluations.ts";
-import type { EvaluatePlan, ReadPlan } from "./plan.ts";
+import { type CompareValues, describe, type EvaluatePlan, planComparison } from "./plan.ts";
 import { ComparisonWork, NONE, readWritten } from "./work.ts";
 import { compareScores, conclusions, paperRows, rowOf } from "./show.ts";
 
-export { describe, plan } from "./plan.ts";
-
 /** Runs the command; the number is its exit code. */
-export async function run(
-  plan: ReadPlan | EvaluatePlan,
-  io: Io,
-  invocation: Invocation,
-): Promise<number> {
+export async function run(values: CompareValues, ctx: Context): Promise<number> {
+  const { io, invocation } = ctx;
+  const plan = await planComparison(values, io, invocation);
+  if (ctx.isDryRun) ctx.end(await describe(plan, io));
   const evaluations = nameApart(
     plan.kind === "read" ? await readAll(plan.folders, io) : await evaluateAll(plan, io),
   );

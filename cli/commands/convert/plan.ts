@@ -1,17 +1,18 @@
 /** From the flags of `parscale convert` to a checked conversion; reads no weights. */
 import { DEFAULT_BLOCK } from "../../../core/quant/codes.ts";
 import { UsageError } from "../../../core/base/errors.ts";
-import { type ConversionPlan, isPlainCopy, planConversion } from "../../../core/convert/plan.ts";
+import { type ConversionPlan, planConversion } from "../../../core/convert/plan.ts";
 import { hasTokenizer } from "../../../core/checkpoint/model_files.ts";
 import { planQuantization, type QuantizationPlan } from "../../../core/convert/quantize.ts";
 import { isParScale } from "../../../core/model/config.ts";
 import { checkBlockSize } from "../../../core/session/quantization.ts";
-import type { PlanText, ValuesOf } from "../../framework/command.ts";
+import type { ValuesOf } from "../../framework/command.ts";
 import { derivedName, findModel } from "../../input/open_model.ts";
 import type { Io } from "../../output/io.ts";
 import type { command } from "./flags.ts";
 
-type ConvertValues = ValuesOf<typeof command>;
+/** Flags of the command. */
+export type ConvertValues = ValuesOf<typeof command>;
 
 /** A checked conversion. */
 export interface ConvertPlan {
@@ -28,7 +29,7 @@ export interface ConvertPlan {
 }
 
 /** Finds the model and checks what is asked for. */
-export async function plan(values: ConvertValues, io: Io): Promise<ConvertPlan> {
+export async function planConvert(values: ConvertValues, io: Io): Promise<ConvertPlan> {
   const { model, out = defaultOut(values), seed, verify, prefixInit, prefixText } = values;
   if (prefixText !== undefined && prefixInit === "normal") {
     throw new UsageError("`--prefix-text` cannot be combined with `--prefix-init normal`");
@@ -88,22 +89,6 @@ async function foldersOf(values: ConvertValues, io: Io) {
   throw new UsageError(`"${values.model}" is an adapter, not a whole model`, {
     hints: ["--merge makes a whole model of it", `or convert its backbone, "${paths.model}"`],
   });
-}
-
-/** Text of `--dry-run`. */
-export function describe({ work, out }: ConvertPlan): PlanText {
-  const { tensors: { length: tensors }, bytes } = work;
-  const line = `would write ${tensors} tensors, ${bytes} bytes, to ${out}`;
-  if (work.kind === "quantize") return { lines: [line], results: { tensors, bytes } };
-  const { introducedParams } = work;
-  return {
-    lines: [
-      ...(isPlainCopy(work) ? [`the model is ${stateOf(work)} already; nothing is changed`] : []),
-      line,
-      `ParScale parameters: ${introducedParams}`,
-    ],
-    results: { tensors, bytes, introduced_params: introducedParams },
-  };
 }
 
 /** State of a model of which a conversion makes a plain copy. */

@@ -5,19 +5,28 @@ import { tellReading } from "../../../core/checkpoint/open.ts";
 import { type ConversionPlan, isPlainCopy, withValues } from "../../../core/convert/plan.ts";
 import { quantizeCheckpoint } from "../../../core/convert/quantize.ts";
 import { isParScale } from "../../../core/model/config.ts";
+import type { Context } from "../../framework/context.ts";
 import { openModel } from "../../input/open_model.ts";
-import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
 import { bytesText } from "../../output/units.ts";
-import { type ConvertPlan, stateOf } from "./plan.ts";
-
-export { describe, plan } from "./plan.ts";
+import { type ConvertPlan, type ConvertValues, planConvert, stateOf } from "./plan.ts";
 
 /** Runs the command. */
-export async function run(plan: ConvertPlan, io: Io, invocation: Invocation): Promise<void> {
+export async function run(values: ConvertValues, ctx: Context): Promise<void> {
+  const { io, invocation } = ctx;
+  const plan = await planConvert(values, io);
   const { seed, out, verify } = plan;
+  const { tensors: { length: tensors }, bytes } = plan.work;
+  ctx.begin({
+    lines: [`would write ${tensors} tensors, ${bytes} bytes, to ${out}`],
+    results: {
+      tensors,
+      bytes,
+      ...(plan.work.kind === "convert" && { introduced_params: plan.work.introducedParams }),
+    },
+  });
   const work = plan.work.kind === "convert"
     ? { kind: plan.work.kind, ...await withTextStart(plan.work, plan, io) }
     : plan.work;

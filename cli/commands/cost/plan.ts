@@ -36,7 +36,8 @@ import { checkFigure } from "../../output/sink.ts";
 import type { command } from "./flags.ts";
 import { weightBitsOf } from "./weight_bits.ts";
 
-type CostValues = ValuesOf<typeof command>;
+/** Flags of the command. */
+export type CostValues = ValuesOf<typeof command>;
 
 /** The list of known hardware, or an estimate. */
 export type CostPlan = { readonly kind: "list" } | EstimatePlan;
@@ -95,7 +96,7 @@ interface Hardware {
 export const THIS_MACHINE = "this-machine";
 
 /** Finds model and hardware, and checks lengths. */
-export async function plan(
+export async function planCost(
   values: CostValues,
   io: Io,
   invocation: Invocation,

@@ -19,26 +19,30 @@ import { trainCost } from "../../../core/analysis/cost_train.ts";
 import { type CostDevice, DEVICES, ratesOf } from "../../../core/analysis/devices.ts";
 import { predictLoss } from "../../../core/analysis/law.ts";
 import { DataError } from "../../../core/base/errors.ts";
-import type { PlanText } from "../../framework/command.ts";
+import type { Context } from "../../framework/context.ts";
 import { type Invocation, snakeKeys } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { reportRows } from "../../output/report.ts";
 import { openFigure } from "../../output/sink.ts";
 import type { Column, Row } from "../../output/table.ts";
 import { renderSvg } from "../../output/vega.ts";
-import { type CostPlan, type EstimatePlan, type Setting, THIS_MACHINE } from "./plan.ts";
+import {
+  type CostValues,
+  type EstimatePlan,
+  planCost,
+  type Setting,
+  THIS_MACHINE,
+} from "./plan.ts";
 import { figureSpec, gib, headline, inputsOf, ms, type Point, WORK_COLUMNS } from "./show.ts";
 
-export { plan } from "./plan.ts";
-
-/** Text of `--dry-run`; of a figure the points show whether it can be drawn. */
-export function describe(plan: CostPlan): PlanText {
-  if (plan.kind === "figure" && plan.hardware.known) pointsOf(settingOf(plan, plan.hardware.known));
-  return { lines: [] };
-}
-
 /** Runs the command. */
-export async function run(plan: CostPlan, io: Io, invocation: Invocation): Promise<void> {
+export async function run(values: CostValues, ctx: Context): Promise<void> {
+  const { io, invocation } = ctx;
+  const plan = await planCost(values, io, invocation);
+  if (ctx.isDryRun && plan.kind === "figure" && plan.hardware.known) {
+    pointsOf(settingOf(plan, plan.hardware.known)); // shows whether they can be drawn
+  }
+  ctx.begin();
   if (plan.kind === "list") return await listHardware(io, invocation);
   // Loads the engine, which prediction does not need.
   const measured = async () => (await import("./calibrate.ts")).calibrate(plan, io);

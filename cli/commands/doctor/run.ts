@@ -4,6 +4,7 @@ import { openMachine } from "../../../core/runtime/cuda/open.ts";
 import { recordVerified } from "../../../core/runtime/cuda/verified.ts";
 import { TRAITS } from "../../../core/runtime/traits.ts";
 import type { ValuesOf } from "../../framework/command.ts";
+import type { Context } from "../../framework/context.ts";
 import { type Invocation, snakeKeys } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { Report, reportRows } from "../../output/report.ts";
@@ -16,9 +17,10 @@ import type { command } from "./flags.ts";
 /** Runs the command; the number is its exit code, 4 when something required is missing. */
 export async function run(
   { traits, device, clearCache: clears }: ValuesOf<typeof command>,
-  io: Io,
-  invocation: Invocation,
+  ctx: Context,
 ): Promise<number> {
+  const { io, invocation } = ctx;
+  ctx.begin();
   if (device !== undefined) return await bringUpDevice(device, io, invocation);
   if (traits) {
     await reportRows(io, invocation, { schema: "parscale.device_traits/1" }, traitRows());

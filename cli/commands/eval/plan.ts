@@ -17,7 +17,8 @@ import type { FetchPlan } from "../../input/published_rows.ts";
 import type { Invocation } from "../../output/document.ts";
 
 /** Values of the flags. */
-type EvalValues = ValuesOf<typeof command>;
+/** Flags of the command. */
+export type EvalValues = ValuesOf<typeof command>;
 
 /** Decoding of free-form answers; undefined leaves a number to the task. */
 type SamplingPlan = Pick<
@@ -94,9 +95,8 @@ const SCORING = [
 ];
 
 /** @throws {UsageError} for flags that exclude each other, and unknown tasks */
-export async function plan(
+export async function planEvaluation(
   values: EvalValues,
-  _io: unknown,
   invocation: Invocation,
 ): Promise<EvalPlan> {
   const [action, ...names] = values.arguments;

@@ -9,6 +9,7 @@ import type { TaskFacts } from "../../../core/eval/harness/results.ts";
 import { parseSampleLine, type Sample, SampleReader } from "../../../core/eval/harness/samples.ts";
 import { scoreSamples, type Watch } from "../../../core/eval/harness/score.ts";
 import { isCode, type ScoringTools } from "../../../core/eval/harness/task.ts";
+import type { Context } from "../../framework/context.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import { inputName, type Io } from "../../output/io.ts";
@@ -17,20 +18,21 @@ import { Report } from "../../output/report.ts";
 import { openModel } from "../../input/open_model.ts";
 import { fetchFiles, prepareAvailable } from "../../input/published_rows.ts";
 import {
-  type EvalPlan,
   type EvaluatePlan,
+  type EvalValues,
+  planEvaluation,
   requireCodeAllowed,
   requireTasksAllowed,
   type ScorePlan,
   type ScoringPlan,
 } from "./plan.ts";
-import { listTasks, type Logged, report, showPrompts } from "./show.ts";
-
-export { plan } from "./plan.ts";
-export { describe } from "./show.ts";
+import { describe, listTasks, type Logged, report, showPrompts } from "./show.ts";
 
 /** Runs the command; the number is its exit code. */
-export async function run(plan: EvalPlan, io: Io, invocation: Invocation): Promise<number | void> {
+export async function run(values: EvalValues, ctx: Context): Promise<number | void> {
+  const { io, invocation } = ctx;
+  const plan = await planEvaluation(values, invocation);
+  if (ctx.isDryRun) ctx.end(await describe(plan, io));
   switch (plan.kind) {
     case "list":
       return await listTasks(plan, io, invocation);

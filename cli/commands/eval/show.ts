@@ -26,8 +26,8 @@ import { paperTables } from "../../../core/eval/tasks/paper_tables.ts";
 import { PUBLISHED } from "../../../core/eval/tasks/published.ts";
 import { renderPrompt } from "../../../core/tokenizer/chat.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import type { PlanText } from "../../framework/command.ts";
-import { describeModel, findModel, type ModelPlan } from "../../input/open_model.ts";
+import type { PlanText } from "../../output/plan.ts";
+import { findModel, type ModelPlan, openModel, tryModel } from "../../input/open_model.ts";
 import { visibleLines } from "../../output/clean.ts";
 import { buildDocument, type Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
@@ -91,7 +91,12 @@ async function describeAnswering(plan: EvaluatePlan, io: Io): Promise<PlanText> 
   const { model } = plan;
   if (model === undefined) return { lines: [] };
   const { prepareModel } = await import("./answer.ts");
-  return await describeModel(model, io, (session) => prepareModel(session, plan));
+  const { text, opened } = await tryModel(model, async (model) => ({
+    session: await openModel(model, io),
+  }));
+  using session = opened?.session;
+  if (session) await prepareModel(session, plan);
+  return text;
 }
 
 function lineOf(

@@ -31,7 +31,8 @@ import { inputName, type Io } from "../../output/io.ts";
 import { checkFigure } from "../../output/sink.ts";
 import type { command } from "./flags.ts";
 
-type FitValues = ValuesOf<typeof command>;
+/** Flags of the command. */
+export type FitValues = ValuesOf<typeof command>;
 
 /** Everything that a study of laws needs. */
 export interface FitPlan extends Pick<FitValues, "seed" | "curves"> {
@@ -53,7 +54,7 @@ export interface Question {
 }
 
 /** Reads observations and questions, so that what is wrong shows before anything is fitted. */
-export async function plan(values: FitValues, io: Io, invocation: Invocation): Promise<FitPlan> {
+export async function planFit(values: FitValues, io: Io, invocation: Invocation): Promise<FitPlan> {
   const { curves, bootstrap: resamples, seed } = values;
   checkFigure(curves, invocation);
   const questions = parseQuestions(values);

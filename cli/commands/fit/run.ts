@@ -1,17 +1,19 @@
 /** Carries out `parscale fit`: fits, warns, draws and shows. */
+import type { Context } from "../../framework/context.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
 import type { Io } from "../../output/io.ts";
 import { Report, reportRows } from "../../output/report.ts";
 import { openFigure } from "../../output/sink.ts";
-import type { FitPlan } from "./plan.ts";
+import { type FitValues, planFit } from "./plan.ts";
 import { COLUMNS, drawCurves, textOf } from "./show.ts";
 import { hasConverged, namesOf, resultOf, rowsOf, type Study, studyLaws } from "./study.ts";
 
-export { plan } from "./plan.ts";
-
 /** Runs the command; the exit code is negative when a fit reached no optimum. */
-export async function run(plan: FitPlan, io: Io, invocation: Invocation): Promise<number> {
+export async function run(values: FitValues, ctx: Context): Promise<number> {
+  const { io, invocation } = ctx;
+  const plan = await planFit(values, io, invocation);
+  ctx.begin();
   using figure = openFigure(io, plan.curves, invocation.overwrite);
   const study = studyLaws(plan);
   warnAbout(study, io);

@@ -15,6 +15,9 @@ import type { Invocation } from "../../output/document.ts";
 import { checkJournal, type Resumed } from "../../output/journal.ts";
 import type { command } from "./flags.ts";
 
+/** Flags of the command. */
+export type GenerateValues = ValuesOf<typeof command>;
+
 /** Decoding of every prompt. */
 export interface Decoding {
   /** New tokens per sequence at most. */
@@ -50,10 +53,9 @@ export interface GeneratePlan {
 }
 
 /** Checks what can be checked without the model. */
-export async function plan(
-  values: ValuesOf<typeof command>,
-  _io: unknown,
-  { out }: Invocation,
+export async function planGeneration(
+  values: GenerateValues,
+  { out }: Pick<Invocation, "out">,
 ): Promise<GeneratePlan> {
   const shard = parseShard(values.shard);
   requireFileForShard(shard, values.arguments[0]);
@@ -69,7 +71,7 @@ export async function plan(
 }
 
 /** Refuses a prompt that stands where the model should: alone, or before the model. */
-async function requireModel(values: ValuesOf<typeof command>): Promise<void> {
+async function requireModel(values: GenerateValues): Promise<void> {
   const { model, prompt, arguments: [file] } = values, next = prompt[0] ?? file;
   if (await namesModel(model)) return;
   if (next !== undefined && await namesModel(next)) {
@@ -95,7 +97,7 @@ async function parseAdapter(text: string): Promise<NamedAdapter> {
   return { name: text.slice(0, at), path: text.slice(at + 1) };
 }
 
-async function decodingOf(values: ValuesOf<typeof command>): Promise<Decoding> {
+async function decodingOf(values: GenerateValues): Promise<Decoding> {
   const { numReturn, numBeams, temperature, topK, topP, minP } = values;
   if (numReturn > 1 && temperature === 0 && numReturn > numBeams) {
     throw new UsageError(

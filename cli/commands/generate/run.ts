@@ -7,11 +7,12 @@
  */
 import { UsageError } from "../../../core/base/errors.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
+import type { Session } from "../../../core/session/session.ts";
 import type { Tokenizer } from "../../../core/tokenizer/types.ts";
-import type { PlanText } from "../../framework/command.ts";
+import type { Context } from "../../framework/context.ts";
 import { memoryBudget } from "../../input/limits.ts";
 import { type NamedSessions, openAdapters } from "../../input/named_models.ts";
-import { describeModels, type ModelPlan, openModel } from "../../input/open_model.ts";
+import { openModel } from "../../input/open_model.ts";
 import { type Prompt, readPrompts } from "../../input/prompts.ts";
 import { endingFailure, failureOf } from "../../input/rows.ts";
 import { isOfShard } from "../../input/shard.ts";
@@ -25,7 +26,7 @@ import { recordFor, type RowOptions, RowWriter, Turns } from "../../output/row_w
 import { openSink } from "../../output/sink.ts";
 import { AnswerWork } from "../../output/time_left.ts";
 import { generateColumns } from "./columns.ts";
-import type { Decoding, GeneratePlan } from "./plan.ts";
+import { type Decoding, type GeneratePlan, type GenerateValues, planGeneration } from "./plan.ts";
 import { WordWrapper } from "../../output/wrap.ts";
 import {
   sampleSequences,
@@ -35,23 +36,13 @@ import {
 } from "./sequences.ts";
 import { Speed } from "./speed.ts";
 
-export { plan } from "./plan.ts";
-
-/** Text of `--dry-run`; stdin is left to the run. */
-export async function describe(plan: GeneratePlan, io: Io): Promise<PlanText> {
-  const check = async ({ session }: NamedSessions) => {
-    await openFor(plan.decoding, session, io);
-    if (plan.prompts.from === "-") return;
-    for await (const _ of readPrompts(plan.prompts, io, session));
-  };
-  const open = (model: ModelPlan) => openSessions({ ...plan, model }, io);
-  return await describeModels(plan.model, open, check);
-}
-
 /** Runs the command; the number is its exit code. */
-export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): Promise<number> {
-  const models = await openSessions(plan, io);
+export async function run(values: GenerateValues, ctx: Context): Promise<number> {
+  const { io, invocation } = ctx;
+  const plan = await planGeneration(values, invocation);
+  const models = await ctx.open(plan.model, (model) => openSessions({ ...plan, model }, io));
   using session = models.session;
+  if (ctx.isDryRun) return await tryPrompts(plan, session, ctx);
   // Beside the tokenizer; of several adapters the rows say which engine is needed.
   if (beginsRows(plan.resume) && models.adapters.size <= 1) session.engine.preload();
   const tokenizer = await openFor(plan.decoding, session, io);
@@ -96,6 +87,13 @@ export async function run(plan: GeneratePlan, io: Io, invocation: Invocation): P
     : await writeRows(plan, device, whole ?? prompts, answer, io, invocation, rows);
   speed.report();
   return code;
+}
+
+/** The dry run, which reads prompts but those of stdin. */
+async function tryPrompts(plan: GeneratePlan, session: Session, ctx: Context): Promise<never> {
+  await openFor(plan.decoding, session, ctx.io);
+  if (plan.prompts.from !== "-") await Array.fromAsync(readPrompts(plan.prompts, ctx.io, session));
+  return ctx.end();
 }
 
 /** Returns whether prompts are texts that no template is applied to. */

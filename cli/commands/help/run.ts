@@ -3,11 +3,10 @@ import { type Command, flagsOf, loadAll, type ValuesOf } from "../../framework/c
 import type { Format } from "../../framework/common.ts";
 import { commonHelp, fullHelp, programHelp } from "../../framework/help.ts";
 import { environmentName } from "../../framework/table.ts";
+import type { Context } from "../../framework/context.ts";
 import { refuseFormat } from "../../input/forms.ts";
 import { PLAIN } from "../../output/color.ts";
-import type { Invocation } from "../../output/document.ts";
 import { EXIT_CODES } from "../../output/exit_codes.ts";
-import type { Io } from "../../output/io.ts";
 import { reportRows } from "../../output/report.ts";
 import { writeText } from "../../output/sink.ts";
 import type { Row } from "../../output/table.ts";
@@ -97,9 +96,10 @@ const TOPICS: Readonly<Record<string, (loaded: readonly Command[]) => readonly R
 /** Runs the command. */
 export async function run(
   { arguments: [topic] }: ValuesOf<typeof command>,
-  io: Io,
-  invocation: Invocation,
+  ctx: Context,
 ): Promise<void> {
+  const { io, invocation } = ctx;
+  ctx.begin();
   const { out, overwrite } = invocation;
   const paint = out === undefined ? io.palette("stdout") : PLAIN;
   const options = { width: Math.min(io.width(), 100), paint };

@@ -9,7 +9,8 @@ import type { Io } from "../../output/io.ts";
 import { checkFigure } from "../../output/sink.ts";
 import type { command } from "./flags.ts";
 
-type PlotValues = ValuesOf<typeof command>;
+/** Flags of the command. */
+export type PlotValues = ValuesOf<typeof command>;
 
 /** Losses and the figure. */
 export interface PlotPlan extends Pick<PlotValues, "x" | "measure" | "ema" | "title" | "height"> {
@@ -36,7 +37,7 @@ export interface RunLosses {
 const FIELDS: Readonly<Record<Measure, string>> = { train: "loss", eval: "eval_loss" };
 
 /** Reads all runs that the command line names. */
-export async function plan(
+export async function planPlot(
   values: PlotValues,
   io: Io,
   invocation: Invocation,

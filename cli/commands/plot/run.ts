@@ -1,23 +1,30 @@
 /** Carries out `parscale plot`: a chart with a table, rows with all points, an SVG file. */
 import { UsageError } from "../../../core/base/errors.ts";
 import { movingAverage } from "../../../core/base/statistics.ts";
+import type { Context } from "../../framework/context.ts";
 import { renderChart, type Series } from "../../output/chart.ts";
-import type { Invocation } from "../../output/document.ts";
-import type { Io } from "../../output/io.ts";
 import { Report } from "../../output/report.ts";
 import type { Column } from "../../output/table.ts";
 import { openFigure } from "../../output/sink.ts";
 import { renderSvgChart } from "../../output/vega.ts";
-import type { Measure, PlotPlan, Point, RunLosses } from "./plan.ts";
-
-export { plan } from "./plan.ts";
+import {
+  type Measure,
+  planPlot,
+  type PlotPlan,
+  type PlotValues,
+  type Point,
+  type RunLosses,
+} from "./plan.ts";
 
 /** Points of a curve; more than the figure has pixels would not show. */
 const MOST_SVG_POINTS = 1500;
 const SVG_WIDTH = 560, SVG_HEIGHT = 360;
 
 /** Runs the command. */
-export async function run(plan: PlotPlan, io: Io, invocation: Invocation): Promise<void> {
+export async function run(values: PlotValues, ctx: Context): Promise<void> {
+  const { io, invocation } = ctx;
+  const plan = await planPlot(values, io, invocation);
+  ctx.begin();
   const curves = curvesOf(plan.runs, plan);
   using report = new Report(io, invocation, {
     schema: "parscale.plot/1",

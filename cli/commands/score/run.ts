@@ -13,13 +13,13 @@ import {
 } from "../../../core/generate/score.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { encodePair, startTokenOf } from "../../../core/tokenizer/pair.ts";
-import type { PlanText, ValuesOf } from "../../framework/command.ts";
+import type { ValuesOf } from "../../framework/command.ts";
+import type { Context } from "../../framework/context.ts";
 import { memoryBudget } from "../../input/limits.ts";
-import { describeModel, type ModelPlan, modelPlan, openModel } from "../../input/open_model.ts";
-import { isOfShard, parseShard, requireFileForShard, type Shard } from "../../input/shard.ts";
+import { isOfShard, parseShard, requireFileForShard } from "../../input/shard.ts";
 import { configKeys, type Invocation } from "../../output/document.ts";
-import { inputName, type Io } from "../../output/io.ts";
-import { beginsRows, checkJournal, type Resumed } from "../../output/journal.ts";
+import { inputName } from "../../output/io.ts";
+import { beginsRows, checkJournal } from "../../output/journal.ts";
 import { Progress } from "../../output/progress.ts";
 import { FileWork } from "../../output/time_left.ts";
 import { RowWriter } from "../../output/row_writer.ts";
@@ -39,47 +39,28 @@ import type { command } from "./flags.ts";
 
 type ScoreValues = ValuesOf<typeof command>;
 
-/** Rows to score. */
-interface ScorePlan extends Pick<ScoreValues, "batch" | "streamWeights" | "onError" | "echo"> {
-  readonly model: ModelPlan;
-  /** File of the rows; `-` is stdin. */
-  readonly from: string;
-  readonly shard: Shard | undefined;
-  readonly resume: Resumed | undefined;
-}
-
-/** The rows that flags name. */
-export function plan(
-  values: ScoreValues,
-  _io: unknown,
-  { format, origins, out }: Invocation,
-): ScorePlan {
-  const { arguments: [from = "-"], batch, streamWeights, overwrite, onError, echo } = values;
-  const resume = checkJournal({ out, resume: values.resume, overwrite });
-  const shard = parseShard(values.shard);
-  requireFileForShard(shard, from);
+/** Checks flags that concern each other. */
+export function check(
+  { arguments: [from = "-"], shard, streamWeights }: ScoreValues,
+  { format, origins }: Invocation,
+): void {
+  requireFileForShard(parseShard(shard), from);
   if (streamWeights && origins["stream-weights"] === "flag" && !format.startsWith("json")) {
     throw new UsageError("`--stream-weights` needs `--json` or `--jsonl`: no table has them");
   }
-  return { model: modelPlan(values), from, batch, streamWeights, shard, resume, onError, echo };
-}
-
-/** Text of `--dry-run`. */
-export async function describe(plan: ScorePlan, io: Io): Promise<PlanText> {
-  await io.requireFile(plan.from);
-  return await describeModel(plan.model, io, (session) => checkWeights(session, plan));
-}
-
-function checkWeights({ config }: Session, { streamWeights }: ScorePlan): void {
-  if (streamWeights) requireStreamWeights(config);
 }
 
 /** Runs the command; the number is its exit code. */
-export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Promise<number> {
-  const { from, batch, shard, resume, onError } = plan;
-  using model = await openModel(plan.model, io);
-  checkWeights(model, plan);
-  const { device, checkpoint } = model;
+export async function run(values: ScoreValues, ctx: Context): Promise<number> {
+  const { arguments: [from = "-"], batch, onError, overwrite, streamWeights } = values;
+  const { io, invocation } = ctx;
+  const resume = checkJournal({ out: invocation.out, resume: values.resume, overwrite });
+  const shard = parseShard(values.shard);
+  if (ctx.isDryRun) await io.requireFile(from); // a run reads pipes once
+  using model = await ctx.openModel(values);
+  const { device, checkpoint, config } = model;
+  if (streamWeights) requireStreamWeights(config);
+  ctx.begin();
   if (beginsRows(resume)) model.engine.preload({ head: "score" }); // beside the tokenizer
   using results = new RowWriter(io, invocation, {
     schema: "parscale.score/1",
@@ -95,7 +76,7 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
   let done = results.resumed;
   using progress = new Progress(io, { label: "Scoring", unit: "rows", from: done });
   const name = inputName(from);
-  const limit = memoryBudget(plan.model.memoryLimit, model.engine.device);
+  const limit = memoryBudget(values.memoryLimit, model.engine.device);
   // Rows differ in length: the time left is that of the file's bytes.
   const work = new FileWork(from === "-" ? 0 : (await statIfExists(from))?.size ?? 0);
   let at = 0, read = 0;
@@ -113,7 +94,7 @@ export async function run(plan: ScorePlan, io: Io, invocation: Invocation): Prom
     }
     // Batches are the same as in an unbroken run, and with them all roundings.
     const isDone = rows.map((row, i) => results.has(at + i, row.fields)).every((done) => done);
-    const scored = isDone ? [] : await scoreRows(model, rows, name, plan, limit);
+    const scored = isDone ? [] : await scoreRows(model, rows, name, values, limit);
     scored.forEach((result, i) => results.add(at + i, rows[i]!.fields, [result]));
     at += rows.length;
     if (isDone) work.skip(read);
@@ -140,7 +121,7 @@ async function scoreRows(
   model: Session,
   rows: readonly InputRow[],
   name: string,
-  { streamWeights: weights, onError, echo }: ScorePlan,
+  { streamWeights: weights, onError, echo }: ScoreValues,
   limit: number,
 ): Promise<Record<string, unknown>[]> {
   const results: Record<string, unknown>[] = [];

@@ -10,6 +10,9 @@ import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import type { command } from "./flags.ts";
 
+/** Flags of the command. */
+export type ServeValues = ValuesOf<typeof command>;
+
 /** A server. */
 export interface ServePlan {
   readonly model: ModelPlan;
@@ -26,14 +29,14 @@ export interface ServePlan {
   readonly drainTimeout: number;
 }
 
-/** Checks who may connect. */
-export function plan(
-  values: ValuesOf<typeof command>,
-  io: Io,
-  invocation: Invocation,
-): ServePlan {
+/** Refuses flags of files and formats. */
+export function check(_values: ServeValues, invocation: Invocation): void {
   refuseFlags(invocation, "`serve`", ["out", "overwrite"]);
   if (invocation.format !== "json") refuseFormat(invocation, "the output of `serve`");
+}
+
+/** Checks who may connect. */
+export function planServer(values: ServeValues, io: Io): ServePlan {
   const adapters = parseAdapters(values.adapter);
   const { maxModelLen, host, port, cors, ui, maxBatch, maxQueue, drainTimeout, logFormat } = values;
   const isLoopback = isLoopbackHost(host);

@@ -9,32 +9,27 @@ import { largestFitting, servingBytes } from "../../../core/serve/memory.ts";
 import { pageResponse } from "../../../core/serve/page/page.ts";
 import { type ServedModel, Service, streamsOf } from "../../../core/serve/service.ts";
 import { errorText, Interrupted } from "../../output/errors.ts";
-import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { type EndingSignal, onEndingSignals } from "../../output/signals.ts";
 import { bytesText } from "../../output/units.ts";
 import { generate } from "../../../core/generate/generate.ts";
-import type { PlanText } from "../../framework/command.ts";
+import type { Context } from "../../framework/context.ts";
 import { openServed } from "../../input/named_models.ts";
-import { describeModels, type ModelPlan } from "../../input/open_model.ts";
 import { type HttpServer, listen } from "./listen.ts";
 import { isProbe, recordFields, recordLine } from "./log.ts";
-import { apiKeyOf, type ServePlan } from "./plan.ts";
+import { apiKeyOf, planServer, type ServePlan, type ServeValues } from "./plan.ts";
 
-export { plan } from "./plan.ts";
-
-/** Text of `--dry-run`. */
-export async function describe(plan: ServePlan, io: Io): Promise<PlanText> {
-  const open = (model: ModelPlan) => openModels({ ...plan, model }, io);
-  return await describeModels(plan.model, open, ({ models }) => void sized(models, plan, io));
-}
+export { check } from "./plan.ts";
 
 /** Runs the command; the number is its exit code. */
-export async function run(plan: ServePlan, given: Io, { format }: Invocation): Promise<number> {
+export async function run(values: ServeValues, ctx: Context): Promise<number> {
+  const { io: given, invocation: { format } } = ctx;
+  const plan = planServer(values, given);
   const { address, access, ui, logFormat, limits, drainTimeout } = plan;
   const json = format === "json", jsonNotes = logFormat === "json";
   const io = given.with({ ...given.settings, jsonNotes });
   using service = new Service(limits);
+  if (ctx.isDryRun) return await tryModels(plan, ctx);
   let device = "";
   const handler = createHandler(service, {
     access: { ...access, apiKey: apiKeyOf(io) },
@@ -71,6 +66,14 @@ export async function run(plan: ServePlan, given: Io, { format }: Invocation): P
   } finally {
     await server.close();
   }
+}
+
+/** The dry run, which opens no port. */
+async function tryModels(plan: ServePlan, ctx: Context): Promise<never> {
+  const opened = await ctx.open(plan.model, (model) => openModels({ ...plan, model }, ctx.io));
+  using _session = opened.session;
+  sized(opened.models, plan, ctx.io);
+  return ctx.end();
 }
 
 async function openModels({ model, adapters, maxModelLen }: ServePlan, io: Io) {

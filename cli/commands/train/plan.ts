@@ -18,7 +18,6 @@ import { defaultOf } from "../../framework/resolve.ts";
 import { camelCase, type Flag, formatFlag, snakeCase } from "../../framework/table.ts";
 import { BadValue, readValue } from "../../framework/values.ts";
 import type { Invocation } from "../../output/document.ts";
-import type { Io } from "../../output/io.ts";
 import { templateVariables } from "../../input/template_variables.ts";
 import type { RanksPlan } from "../../ranks/ranks.ts";
 import { type command, trainFlags } from "./flags.ts";
@@ -78,9 +77,8 @@ export interface SchedulePlan extends Pick<ScheduleOptions, "kind" | "minFactor"
  * The run that flags describe, or that `--resume` continues with.
  * @throws {UsageError} for flags that do not go together, or would change the result of a resumed run
  */
-export async function plan(
+export async function planTraining(
   given: TrainValues,
-  _io: Io,
   invocation: Invocation,
 ): Promise<TrainPlan> {
   const isThere = given.resume && await statIfExists(join(given.out, CONFIG)) !== undefined;

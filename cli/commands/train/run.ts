@@ -13,6 +13,7 @@ import { saveModel } from "../../../core/train/save_model.ts";
 import { EventWriter } from "../../../core/train/tensorboard.ts";
 import { Trainer, trainingFlops } from "../../../core/train/trainer.ts";
 import { loadState, saveState, type TrainingState } from "../../../core/train/training_state.ts";
+import type { Context } from "../../framework/context.ts";
 import { configKeys, type Invocation, toJson } from "../../output/document.ts";
 import { formatFlag } from "../../framework/table.ts";
 import { Interrupted } from "../../output/errors.ts";
@@ -22,15 +23,15 @@ import { formatDuration, Progress, ReadingProgress } from "../../output/progress
 import { Report } from "../../output/report.ts";
 import type { EndingSignal } from "../../output/signals.ts";
 import { type Ranks, withRanks } from "../../ranks/ranks.ts";
-import type { Extension, TrainPlan } from "./plan.ts";
+import { type Extension, planTraining, type TrainPlan, type TrainValues } from "./plan.ts";
 import { noRoomError, type PreparedRun, prepareRun, requireMemory } from "./prepare.ts";
-import { metricsRow, progressLine, RunWatch, writeCard } from "./show.ts";
-
-export { plan } from "./plan.ts";
-export { describe } from "./show.ts";
+import { describe, metricsRow, progressLine, RunWatch, writeCard } from "./show.ts";
 
 /** Runs the command. */
-export async function run(plan: TrainPlan, io: Io, invocation: Invocation): Promise<void> {
+export async function run(values: TrainValues, ctx: Context): Promise<void> {
+  const { io, invocation } = ctx;
+  const plan = await planTraining(values, invocation);
+  if (ctx.isDryRun) ctx.end(await describe(plan, io));
   const json = invocation.format.startsWith("json");
   await withRanks(plan.ranks, io, json, (ranks) => runRank(plan, ranks, invocation));
 }

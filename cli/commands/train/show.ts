@@ -11,7 +11,7 @@ import { defaultRates } from "../../../core/train/rates.ts";
 import { requireNoRun } from "../../../core/train/run_folder.ts";
 import type { RateKind } from "../../../core/train/trainable.ts";
 import type { TrainingState } from "../../../core/train/training_state.ts";
-import type { PlanText } from "../../framework/command.ts";
+import type { PlanText } from "../../output/plan.ts";
 import type { Io } from "../../output/io.ts";
 import { type Count, formatDuration } from "../../output/progress.ts";
 import { formatNumber } from "../../output/table.ts";

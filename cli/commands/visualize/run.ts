@@ -6,17 +6,14 @@ import type { Session } from "../../../core/session/session.ts";
 import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
 import { encodePair } from "../../../core/tokenizer/pair.ts";
 import type { Tokenizer } from "../../../core/tokenizer/types.ts";
-import type { PlanText } from "../../framework/command.ts";
-import { describeModel, openModel } from "../../input/open_model.ts";
+import type { Context } from "../../framework/context.ts";
 import { visible } from "../../output/clean.ts";
-import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
-import { openFigure } from "../../output/sink.ts";
+import { checkFigure, openFigure } from "../../output/sink.ts";
 import { labelsOf } from "../../../core/analysis/stream_look.ts";
 import { drawPage } from "./html.ts";
-import { type RawText, readTexts, type VisualizePlan } from "./plan.ts";
 import {
   columnsOf,
   flatRow,
@@ -28,27 +25,23 @@ import {
   summaryTables,
   textView,
 } from "./show.ts";
+import { type RawText, readTexts, sourceOf, type VisualizeValues } from "./texts.ts";
 
-export { plan } from "./plan.ts";
-
-/** Text of `--dry-run`; stdin is left to the run. */
-export async function describe(plan: VisualizePlan, io: Io): Promise<PlanText> {
-  const { model, source } = plan;
-  if (source.kind !== "files" || !source.paths.includes("-")) await readTexts(source, io);
-  return await describeModel(model, io, (session) => requireStreams(session, model.model));
-}
-
-/** Runs the command. */
-export async function run(plan: VisualizePlan, io: Io, invocation: Invocation): Promise<void> {
-  const { model: { model: name }, source, diversity, html } = plan;
+/** Runs the command; a dry run leaves stdin alone. */
+export async function run(values: VisualizeValues, ctx: Context): Promise<void> {
+  const { model: name, diversity, html } = values, { io, invocation } = ctx;
   const { format } = invocation;
-  using page = openFigure(io, html, invocation.overwrite);
-  const raw = await readTexts(source, io);
-  using model = await openModel(plan.model, io);
+  checkFigure(html, invocation);
+  const source = sourceOf(values);
+  const isStdin = source.kind === "files" && source.paths.includes("-");
+  const raw = ctx.isDryRun && isStdin ? [] : await readTexts(source, io);
+  using model = await ctx.openModel(values);
   requireStreams(model, name);
+  ctx.begin();
+  using page = openFigure(io, html, invocation.overwrite);
   const { device, config } = model;
   const labels = labelsOf(config.streams);
-  const encoded = await encodeTexts(raw, model, plan.maxTokens);
+  const encoded = await encodeTexts(raw, model, values.maxTokens);
   const isFlat = format === "csv" || format === "md";
   using report = new Report(io, invocation, {
     schema: "parscale.visualize/2",
@@ -63,7 +56,7 @@ export async function run(plan: VisualizePlan, io: Io, invocation: Invocation): 
   const showsTexts = page === undefined;
   if (showsTexts) report.raw(`${legendText(labels, view)}\n`);
   const texts: MeasuredText[] = [];
-  for await (const text of measureTexts(encoded, model, plan, io)) {
+  for await (const text of measureTexts(encoded, model, values, io)) {
     texts.push(text);
     if (format === "table" && showsTexts) {
       const head = encoded.length > 1 ? `--- text ${visible(String(text.id))}\n` : "";
@@ -157,7 +150,7 @@ async function conversation({ messages, text, tokens, place }: RawText, tokenize
 async function* measureTexts(
   texts: readonly EncodedText[],
   model: Session,
-  { batch, diversity }: VisualizePlan,
+  { batch, diversity }: VisualizeValues,
   io: Io,
 ): AsyncGenerator<MeasuredText> {
   const tokenizer = await model.openTokenizerIfAny();

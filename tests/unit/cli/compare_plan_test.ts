@@ -1,7 +1,7 @@
 /** The evaluations that `parscale compare` runs get the flags that they share. */
 import { assertEquals } from "@std/assert";
 import { command } from "../../../cli/commands/compare/flags.ts";
-import { plan } from "../../../cli/commands/compare/plan.ts";
+import { planComparison } from "../../../cli/commands/compare/plan.ts";
 import { flagsOf, type ValuesOf } from "../../../cli/framework/command.ts";
 import { parse } from "../../../cli/framework/parse.ts";
 import { resolve } from "../../../cli/framework/resolve.ts";
@@ -17,7 +17,7 @@ Deno.test("compare hands --unverified and flags of quantization to its evaluatio
       { name: "compare", ...command },
       () => undefined,
     );
-    const planned = await plan(
+    const planned = await planComparison(
       values as unknown as ValuesOf<typeof command>,
       captureIo().io,
       INVOCATION,

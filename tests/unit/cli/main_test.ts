@@ -48,9 +48,10 @@ const probe = defineCommand({
     "max-tokens": { type: "int", min: 1, summary: "Tokens", details: "Unused.", unit: "tokens" },
   },
 });
-const body: CommandBody<ValuesOf<typeof probe>> & { plan?: undefined } = {
-  describe: (values) => ({ lines: [`would return ${values.code}`] }),
-  async run(values, io, invocation) {
+const body: CommandBody<ValuesOf<typeof probe>> = {
+  async run(values, ctx) {
+    const { io, invocation } = ctx;
+    ctx.begin({ lines: [`would return ${values.code}`] });
     if (values.fail !== undefined) throw failures[values.fail]!();
     using report = new Report(io, invocation, { schema: "parscale.probe/1" });
     report.row({ max_tokens: values.maxTokens ?? null });

@@ -1,6 +1,5 @@
 /**
- * From the flags of `parscale visualize` to the model and the texts: of flags, files, stdin, or rows of
- * a benchmark with the exact prompt `eval` would use, then the reference answer.
+ * Texts of `parscale visualize`: of flags, files, stdin, or rows of a benchmark with the exact prompt `eval` would use, then the reference answer.
  *
  * Texts are not yet tokens, since the model is opened later. A row of `generate` may have `tokens` and
  * `text` for the same answer; tokens win, as only they are what the model really wrote.
@@ -16,7 +15,6 @@ import {
 import type { ChoiceQuestion } from "../../../core/eval/harness/task.ts";
 import { taskOf } from "../../../core/eval/tasks/mod.ts";
 import type { ValuesOf } from "../../framework/command.ts";
-import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import {
   fieldNames,
   type InputRow,
@@ -26,19 +24,11 @@ import {
   tokensOf,
 } from "../../input/rows.ts";
 import { requireTask } from "../../input/task.ts";
-import type { Invocation } from "../../output/document.ts";
 import { inputName, type Io } from "../../output/io.ts";
-import { checkFigure } from "../../output/sink.ts";
 import type { command } from "./flags.ts";
 
-type VisualizeValues = ValuesOf<typeof command>;
-
-/** Model, texts and outputs. */
-export interface VisualizePlan
-  extends Pick<VisualizeValues, "maxTokens" | "batch" | "diversity" | "html"> {
-  readonly model: ModelPlan;
-  readonly source: TextSource;
-}
+/** Flags of the command. */
+export type VisualizeValues = ValuesOf<typeof command>;
 
 /** Source of the texts. */
 type TextSource =
@@ -57,18 +47,8 @@ type TextSource =
     readonly shots: number;
   };
 
-/** Checks the page, and that the task has data. */
-export function plan(
-  values: VisualizeValues,
-  _io: unknown,
-  invocation: Invocation,
-): VisualizePlan {
-  const { html, maxTokens, batch, diversity } = values;
-  checkFigure(html, invocation);
-  return { model: modelPlan(values), source: sourceOf(values), maxTokens, batch, diversity, html };
-}
-
-function sourceOf(values: VisualizeValues): TextSource {
+/** The source that flags name. @throws {UsageError} for a task without data */
+export function sourceOf(values: VisualizeValues): TextSource {
   const { text: texts, arguments: paths, input: format, task: name, data, ids } = values;
   if (name === undefined) {
     return texts.length > 0
