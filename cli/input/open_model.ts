@@ -9,7 +9,6 @@ import type { Quantization } from "../../core/session/quantization.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Io } from "../output/io.ts";
 import type { PlanText } from "../output/plan.ts";
-import { OpeningNote } from "../output/opening_note.ts";
 import { templateVariables } from "./template_variables.ts";
 import { Progress } from "../output/progress.ts";
 import { bytesText, counted } from "../output/units.ts";
@@ -97,6 +96,14 @@ export function derivedName(model: string, made?: string): string {
   return made === undefined ? name : `${name}-${made}`;
 }
 
+/** Size in bytes of weights that take about a second to load. */
+const LARGE = 1e8;
+
+/** Says that a model is being opened, if it is a large one. */
+export function noteOpening(io: Io, model: string | undefined, bytes: number): void {
+  if (model !== undefined && bytes >= LARGE) io.noteOnce(`opening ${model} …`);
+}
+
 /**
  * Shows downloads and the quantizing of weights; dispose of it when that is over. That a model's weights are
  * loaded is shown when it happens, which is at its first use.
@@ -104,13 +111,11 @@ export function derivedName(model: string, made?: string): string {
 export class OpenDisplay implements find.OpenEvents, Disposable {
   #progress: Progress | undefined;
 
-  #opening: OpeningNote | undefined;
-
   constructor(readonly io: Io, readonly label = "Downloading", readonly model?: string) {}
 
   readonly onTotal = (bytes: number): void => this.#start(this.label, bytes);
 
-  readonly onBytes = (bytes: number): void => this.#progress?.update(megabytes(bytes));
+  readonly onBytes = (bytes: number): void => this.#progress?.update(bytes / 1e6);
 
   readonly onNotice = (text: string): void => this.io.note(text);
 
@@ -121,11 +126,7 @@ export class OpenDisplay implements find.OpenEvents, Disposable {
     this.#start("Quantizing", bytes);
   };
 
-  readonly onLoad = (phase: "begin" | "weight" | "end"): void => {
-    if (phase === "weight") return this.#opening?.check();
-    this.#opening?.[Symbol.dispose]();
-    this.#opening = phase === "begin" ? new OpeningNote(this.io, this.model) : undefined;
-  };
+  readonly onLoad = (bytes: number): void => noteOpening(this.io, this.model, bytes);
 
   [Symbol.dispose](): void {
     this.#progress?.[Symbol.dispose]();
@@ -133,11 +134,6 @@ export class OpenDisplay implements find.OpenEvents, Disposable {
 
   #start(label: string, bytes: number): void {
     this.#progress?.[Symbol.dispose]();
-    this.#progress = new Progress(this.io, { label, unit: "MB", total: megabytes(bytes) });
+    this.#progress = new Progress(this.io, { label, unit: "MB", total: bytes / 1e6 });
   }
-}
-
-/** Megabytes with one decimal; small amounts exactly, so that they are not 0. */
-function megabytes(bytes: number): number {
-  return bytes < 1e5 ? bytes / 1e6 : Math.round(bytes / 1e5) / 10;
 }

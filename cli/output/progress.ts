@@ -1,5 +1,5 @@
 /**
- * Progress on stderr: how far, how fast, how much longer.
+ * Progress on stderr: how far, how much longer, how fast.
  *
  * On a terminal one line is redrawn, at most ten times a second and the first time at once, so that
  * a slow start shows. Elsewhere, with `--no-progress` and under CI, a plain line comes per interval.
@@ -7,7 +7,7 @@
  */
 import type { Io } from "./io.ts";
 import { formatNumber } from "./table.ts";
-import { TimeLeft, type Work } from "./time_left.ts";
+import { Rate, type Work } from "./time_left.ts";
 import { cutToWidth, displayWidth } from "./wrap.ts";
 
 /** Options of progress. */
@@ -17,6 +17,10 @@ export interface ProgressOptions {
   /** Plural name of one item: `rows`. */
   readonly unit: string;
   readonly total?: number | undefined;
+  /** Unit of the rate and of the work that `update` is told, where items differ too much: `tokens`. */
+  readonly workUnit?: string;
+  /** Time at which the work began, where that was before. */
+  readonly sinceMs?: number | undefined;
   /**
    * Items between plain lines at most, for `--log-every`: there is one for the first item, and where items
    * take long also after 10 s, and then at longer and longer times.
@@ -37,9 +41,10 @@ export interface Count {
 }
 
 const REDRAW_MS = 100;
-/** Between lines where nothing can be redrawn. */
-const PLAIN_MS = 10_000;
-const BAR_WIDTH = 20;
+/** Before the first line, and between lines, where nothing can be redrawn. */
+const FIRST_MS = 2000, PLAIN_MS = 10_000;
+/** Columns inside of the bar, and for what the line has besides it: its frame, `, 59m59s left`. */
+const BAR_WIDTH = 20, LEFT_WIDTH = 20;
 /** Between changes of the time left while nothing is done. */
 const TICK_MS = 1000;
 
@@ -61,7 +66,8 @@ export class Progress implements Disposable {
   #shownItems: number;
   #done: number;
   #detail = "";
-  #left: TimeLeft;
+  #rate: Rate;
+  #work: Work | undefined;
   #timer: ReturnType<typeof setInterval> | undefined;
   #lines = 0;
 
@@ -71,8 +77,9 @@ export class Progress implements Disposable {
     this.#silent = io.settings.quiet > 0 || showsRows;
     this.#done = this.#shownItems = options.from ?? 0;
     this.#redraws = io.isTerminal("stderr") && io.settings.progress && !io.env("CI");
-    this.#startedMs = this.#shownMs = io.system.now();
-    this.#left = new TimeLeft(this.#startedMs);
+    this.#shownMs = io.system.now();
+    this.#startedMs = options.sinceMs ?? this.#shownMs;
+    this.#rate = this.#newRate();
     if (!this.#redraws || this.#silent) return;
     io.redraw(this.#text());
     this.#timer = setInterval(() => io.redraw(this.#text()), TICK_MS);
@@ -82,37 +89,46 @@ export class Progress implements Disposable {
   /** Begins to count the time now, after what belongs to no item. */
   restart(): void {
     this.#startedMs = this.io.system.now();
-    this.#left = new TimeLeft(this.#startedMs);
+    this.#rate = this.#newRate();
+  }
+
+  #newRate(): Rate {
+    const { workUnit, from } = this.options;
+    return new Rate(this.#startedMs, workUnit === undefined ? from : 0);
   }
 
   /**
    * Tells how many items are done; `detail` is added to the line, for instance a loss. The time left is that
-   * of `work` of this run, where items differ.
+   * of `work`, items unless given; `total` of it may be an estimate.
    */
   update(done: number, detail = "", work?: Work): void {
-    const { total, from = 0 } = this.options;
+    const { total, workUnit } = this.options;
     this.#done = done;
     this.#detail = detail;
     if (this.#silent) return;
     const now = this.io.system.now();
-    if (work) this.#left.report(now, work);
-    else if (total !== undefined) {
-      this.#left.report(now, { done: done - from, total: total - from });
-    }
+    if (workUnit === undefined) work ??= { done, total };
+    this.#work = work ?? this.#work;
+    if (work !== undefined) this.#rate.report(now, work.done);
     if (this.#redraws) {
       if (now - this.#shownMs < REDRAW_MS) return;
       this.io.redraw(this.#text());
-    } else {
-      const { everyItems } = this.options;
-      const pause = everyItems === undefined ? PLAIN_MS : PLAIN_MS * Math.min(6, 1 + this.#lines);
-      const isFirst = everyItems !== undefined && this.#lines === 0 && done > from;
-      const isFull = everyItems !== undefined && done - this.#shownItems >= everyItems;
-      if (!isFirst && !isFull && now - this.#shownMs < pause) return;
+    } else if (this.#isDue(now)) {
       this.io.note(this.#text());
       this.#lines++;
-      if (isFull) this.#shownItems = done;
-    }
+    } else return;
     this.#shownMs = now;
+  }
+
+  /** Returns whether it is time for a plain line. */
+  #isDue(now: number): boolean {
+    const { everyItems, from = 0 } = this.options;
+    const waited = now - this.#shownMs;
+    if (everyItems === undefined) return waited >= (this.#lines === 0 ? FIRST_MS : PLAIN_MS);
+    const isFull = this.#done - this.#shownItems >= everyItems;
+    if (isFull) this.#shownItems = this.#done;
+    const isFirst = this.#lines === 0 && this.#done > from;
+    return isFull || isFirst || waited >= PLAIN_MS * Math.min(6, 1 + this.#lines);
   }
 
   /** Removes the redrawn line; a long run leaves one line that says how it went. */
@@ -121,33 +137,19 @@ export class Progress implements Disposable {
     if (this.#silent) return;
     if (this.#redraws) this.io.redraw("");
     if (!this.#redraws && this.#lines === 0) return;
-    const { label, unit } = this.options;
-    const { items, seconds } = this.#elapsed();
-    const name = items === 1 ? singular(unit) : unit;
-    const line = [`${label}: ${items} ${name} in ${formatDuration(seconds)}`, ...this.#rate()];
-    this.io.note(line.join(", "));
-  }
-
-  /** Items of this run and the seconds it has taken. */
-  #elapsed(): { readonly items: number; readonly seconds: number } {
+    const { label, unit, from = 0 } = this.options;
+    const items = this.#done - from;
     const seconds = (this.io.system.now() - this.#startedMs) / 1000;
-    return { items: this.#done - (this.options.from ?? 0), seconds };
-  }
-
-  /** Items a second, or seconds an item where that is more. */
-  #rate(): string[] {
-    const { items, seconds } = this.#elapsed();
-    const { unit } = this.options;
-    if (items === 0 || seconds <= 0) return [];
-    if (items >= seconds) return [`${formatNumber(items / seconds)} ${unit}/s`];
-    return [`${formatNumber(Number((seconds / items).toPrecision(3)))} s a ${singular(unit)}`];
+    const name = items === 1 ? singular(unit) : unit;
+    const line = `${label}: ${amount(items, unit)} ${name} in ${formatDuration(seconds)}`;
+    this.io.note([line, ...rateText(items / seconds, unit)].join(", "));
   }
 
   #text(): string {
-    const { total } = this.options;
-    const seconds = this.#left.at(this.io.system.now());
-    const left = seconds === undefined ? "" : `${formatDuration(seconds)} left`;
-    const parts = this.options.line?.({ done: this.#done, total, left }) ?? this.#usualLine(left);
+    const { total, unit, workUnit = unit } = this.options;
+    const left = this.#leftText(), rate = rateText(this.#rate.perSecond ?? 0, workUnit);
+    const parts = this.options.line?.({ done: this.#done, total, left }) ??
+      [this.#countText(), left, ...rate, this.#detail];
     const present = parts.filter((part) => part !== "");
     if (!this.#redraws) return present.join(", ");
     // A line that wraps could not be redrawn.
@@ -156,14 +158,24 @@ export class Progress implements Disposable {
     return cutToWidth(present.join(", "), width);
   }
 
-  #usualLine(left: string): string[] {
+  /** It is never 0 before the end, however long the last part takes. */
+  #leftText(): string {
+    const { done = 0, total } = this.#work ?? {};
+    if (total === undefined) return "";
+    const units = Math.max(0, total - done);
+    const seconds = this.#rate.secondsFor(units, this.io.system.now());
+    if (seconds === undefined) return "";
+    return `${formatDuration(Math.max(units > 0 ? 1 : 0, seconds))} left`;
+  }
+
+  #countText(): string {
     const { label, unit, total } = this.options;
-    const count = total === undefined ? `${this.#done} ${unit}` : `${this.#done}/${total} ${unit}`;
-    const filled = total ? Math.min(BAR_WIDTH, Math.floor(BAR_WIDTH * this.#done / total)) : 0;
-    const bar = this.#redraws && total !== undefined && this.io.width() >= 80
-      ? ` [${"=".repeat(filled).padEnd(BAR_WIDTH)}]`
-      : "";
-    return [`${label}:${bar} ${count}`, ...this.#rate(), left, this.#detail];
+    const of = total === undefined ? "" : `/${amount(total, unit)}`;
+    const count = ` ${amount(this.#done, unit)}${of} ${unit}`;
+    const needed = Math.max(80, displayWidth(label + count) + BAR_WIDTH + LEFT_WIDTH);
+    if (!this.#redraws || !total || this.io.width() < needed) return `${label}:${count}`;
+    const filled = Math.min(BAR_WIDTH, Math.floor(BAR_WIDTH * this.#done / total));
+    return `${label}: [${"=".repeat(filled).padEnd(BAR_WIDTH)}]${count}`;
   }
 }
 
@@ -171,26 +183,48 @@ function singular(unit: string): string {
   return unit.replace(/s$/, "");
 }
 
+/** Items as they are; megabytes rounded, but small ones not to 0. */
+function amount(value: number, unit: string): string {
+  if (unit !== "MB") return String(value);
+  if (value >= 10) return value.toFixed();
+  return value >= 0.1 ? value.toFixed(1) : String(Number(value.toPrecision(1)));
+}
+
+/** Items a second, or seconds an item where that is more; none where nothing is done. */
+function rateText(perSecond: number, unit: string): string[] {
+  if (!(perSecond > 0 && perSecond < Infinity)) return [];
+  const short = (value: number) => formatNumber(Number(value.toPrecision(3)));
+  if (perSecond >= 1 || unit === "MB") return [`${short(perSecond)} ${unit}/s`];
+  return [`${short(1 / perSecond)} s a ${singular(unit)}`];
+}
+
 /** Progress of reading tokens in several passes, such as long prompts or validation data. */
 export class ReadingProgress implements Disposable {
   #progress: Progress | undefined;
+  /** The first pass begins now; others with their first report. */
+  #sinceMs: number | undefined;
 
   /** `label` names the work. */
-  constructor(private readonly io: Io, private readonly label: string) {}
+  constructor(private readonly io: Io, private readonly label: string) {
+    this.#sinceMs = io.system.now();
+  }
 
   /** Reports the number of tokens read. */
   update(done: number, total?: number): void {
-    this.#progress ??= new Progress(this.io, { label: this.label, unit: "tokens", total });
+    const options = { label: this.label, unit: "tokens", total, sinceMs: this.#sinceMs };
+    this.#progress ??= new Progress(this.io, options);
     this.#progress.update(done);
   }
 
-  /** Ends the line; the next report begins another. */
+  /** Ends the line once all is read; the next report begins another. */
   end(): void {
-    this.#progress?.[Symbol.dispose]();
-    this.#progress = undefined;
+    const { total } = this.#progress?.options ?? {};
+    if (total !== undefined) this.#progress!.update(total);
+    this[Symbol.dispose]();
   }
 
   [Symbol.dispose](): void {
-    this.end();
+    this.#progress?.[Symbol.dispose]();
+    this.#progress = this.#sinceMs = undefined;
   }
 }

@@ -62,7 +62,7 @@ export class Engine {
   /** Introduced tensors of an adapter, bound at every step. */
   readonly #adapter: ReadonlyMap<string, DeviceTensor>;
   readonly #memoryLimit: number | undefined;
-  #onLoad: ((phase: "begin" | "end") => void) | undefined;
+  #onLoad: (() => void) | undefined;
   readonly #prepared = new Map<string, Promise<Prepared>>();
   /** Inputs of programs that sample for a whole batch. */
   readonly #sampling = new WeakMap<Prepared, ReadonlyMap<string, DeviceTensor>>();
@@ -71,7 +71,7 @@ export class Engine {
 
   /**
    * `weights` must hold every parameter of the model, but for those in `adapter`. With a memory limit
-   * in bytes, a step whose plan needs more is refused before anything is computed. `onLoad` is called around
+   * in bytes, a step whose plan needs more is refused before anything is computed. `onLoad` is called before
    * the first compilation, which loads the weights.
    */
   constructor(
@@ -82,7 +82,7 @@ export class Engine {
     { memoryLimit, adapter = new Map(), onLoad }: {
       memoryLimit?: number | undefined;
       adapter?: Weights | undefined;
-      onLoad?: ((phase: "begin" | "end") => void) | undefined;
+      onLoad?: (() => void) | undefined;
     } = {},
   ) {
     this.#onLoad = onLoad;
@@ -281,14 +281,9 @@ export class Engine {
   }
 
   async #load(program: Program): Promise<Executable> {
-    const onLoad = this.#onLoad;
+    this.#onLoad?.();
     this.#onLoad = undefined;
-    onLoad?.("begin");
-    try {
-      return await this.device.compile(program, this.weights);
-    } finally {
-      onLoad?.("end");
-    }
+    return await this.device.compile(program, this.weights);
   }
 
   #requireMemory(program: Program, limit: number): void {

@@ -96,13 +96,18 @@ export async function prefill(
   engine: Engine,
   cache: KvCache,
   prompts: readonly (readonly number[])[],
-  { start = 0, ...options }: ForwardOptions & { readonly start?: number } = { head: "logits" },
+  { start = 0, onChunk, ...options }: ForwardOptions & {
+    readonly start?: number;
+    /** Called with the tokens of each chunk. */
+    readonly onChunk?: ((tokens: number) => void) | undefined;
+  } = { head: "logits" },
 ): Promise<ReadonlyMap<string, HostArray>> {
   const { prefillChunk: chunk } = engine.device.traits;
   for (;; start += chunk) {
     const rows = prompts.map((tokens) => ({ tokens: tokens.slice(start, start + chunk), start }));
     const places = rows.map(({ tokens }, b) => ({ b, t: tokens.length - 1 }));
     const outputs = await appendChunk(engine, cache, rows, places, options);
+    onChunk?.(rows.reduce((sum, { tokens }) => sum + tokens.length, 0));
     if (start + chunk >= prompts[0]!.length) return outputs;
   }
 }
@@ -116,10 +121,11 @@ export async function prefillPrompt(
   engine: Engine,
   tokens: readonly number[],
   prefixes: PrefixCache,
+  onChunk?: (tokens: number) => void,
 ): Promise<{ cache: KvCache; outputs: ReadonlyMap<string, HostArray> }> {
   const cache = engine.createCache(1, tokens.length + 1);
   const start = prefixes.copyInto(cache, 0, tokens);
-  const outputs = await prefill(engine, cache, [tokens], { head: "logits", start });
+  const outputs = await prefill(engine, cache, [tokens], { head: "logits", start, onChunk });
   prefixes.add(cache, [tokens]);
   return { cache, outputs };
 }

@@ -71,14 +71,18 @@ export function slotsFor(pieces: readonly Piece[], step = SIZE_STEP): number {
 /**
  * Appends piece b to sequence b of a cache of as many sequences and tells what was predicted where, in
  * the order of `wanted` for every piece. `step` is what lengths are rounded up to; `head` what is asked
- * of the model, see `buildForward`.
+ * of the model, see `buildForward`; `onChunk` is called with the tokens of each chunk.
  */
 export async function feedPieces(
   engine: Engine,
   cache: KvCache,
   pieces: readonly Piece[],
   predicted: (piece: number, wanted: number, prediction: Prediction) => void,
-  { step = SIZE_STEP, head = "score" }: { step?: number; head?: "score" | "streams" } = {},
+  { step = SIZE_STEP, head = "score", onChunk }: {
+    readonly step?: number;
+    readonly head?: "score" | "streams";
+    readonly onChunk?: ((tokens: number) => void) | undefined;
+  } = {},
 ): Promise<void> {
   const P = engine.config.streams;
   const longest = Math.max(...pieces.map(({ tokens }) => tokens.length));
@@ -108,6 +112,7 @@ export async function feedPieces(
         streams: rowOf("stream_logprobs", row),
       })
     );
+    onChunk?.(rows.reduce((sum, { tokens }) => sum + tokens.length, 0));
   }
 }
 

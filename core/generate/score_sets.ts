@@ -57,6 +57,14 @@ interface RootGroup {
   readonly plans: readonly Plan[];
 }
 
+/** Options of scoring sets. */
+export interface SetOptions {
+  readonly batch: number;
+  readonly skip?: (index: number) => boolean;
+  /** Called after every chunk with the tokens that are read, and all to be read. */
+  readonly onRead?: (done: number, total: number) => void;
+}
+
 /**
  * Scores all sets, in an order of its own choice, with up to `batch` sequences side by side. Batches
  * depend only on the sets, so the same sets give the same numbers although `skip` leaves out some; a
@@ -66,23 +74,41 @@ interface RootGroup {
 export async function* scoreSets(
   engine: Engine,
   sets: readonly ScoreSet[],
-  options: { batch: number; skip?: (index: number) => boolean },
+  { batch: rows, skip, onRead }: SetOptions,
 ): AsyncGenerator<{ index: number; scores: Score[] }> {
   for (const { tokens } of sets.flat()) {
     checkTokens(engine.config, tokens, "score a sequence", { unread: 1 });
   }
+  const isWanted = ({ index }: Plan) => !skip?.(index);
+  const groups = groupByRoot(sets.map(planOf)).map(({ rootTokens, plans }) => ({
+    rootTokens,
+    batches: batchesOf(plans, rows).filter((batch) => batch.some(isWanted)),
+  })).filter(({ batches }) => batches.length > 0);
+  const total = groups.reduce(
+    (sum, { rootTokens: { length }, batches }) =>
+      batches.flat().reduce((sum, plan) => sum + tokensBehind(length, plan), sum + length),
+    0,
+  );
+  let done = 0;
+  const onChunk = (tokens: number) => onRead?.(done += tokens, total);
   using prefixes = new PrefixCache();
-  for (const { rootTokens, plans } of groupByRoot(sets.map(planOf))) {
-    for (const batch of batchesOf(plans, options.batch)) {
-      const wanted = batch.filter(({ index }) => !options.skip?.(index));
-      if (wanted.length === 0) continue;
+  for (const { rootTokens, batches } of groups) {
+    for (const batch of batches) {
+      // A later batch computes but the last token of the root.
+      const onRoot = batch === batches[0] ? onChunk : undefined;
       const root = rootTokens.length > 0
-        ? (await prefillPrompt(engine, rootTokens, prefixes)).cache
+        ? (await prefillPrompt(engine, rootTokens, prefixes, onRoot)).cache
         : undefined;
-      const scores = await scorePlans(engine, batch, root, rootTokens.length);
-      for (const { index } of wanted) yield { index, scores: scores.get(index)! };
+      const scores = await scorePlans(engine, batch, root, rootTokens.length, onChunk);
+      for (const { index } of batch.filter(isWanted)) yield { index, scores: scores.get(index)! };
     }
   }
+}
+
+/** Tokens of a set that are read after a root. */
+function tokensBehind(root: number, { branch, leaves }: Plan): number {
+  const start = Math.max(root, branch.length);
+  return leaves.reduce((sum, { tokens }) => sum + tokens.length - start, start - root);
 }
 
 function planOf(set: ScoreSet, index: number): Plan {
@@ -165,9 +191,10 @@ async function scorePlans(
   plans: readonly Plan[],
   root: KvCache | undefined,
   rootLength: number,
+  onChunk: (tokens: number) => void,
 ): Promise<Map<number, Score[]>> {
   const scores = plans.map(({ set }) => set.map(emptyScore));
-  using branchCache = await readBranches(engine, plans, root, rootLength);
+  using branchCache = await readBranches(engine, plans, root, rootLength, onChunk);
   const leaves = plans.flatMap((plan, at) => plan.leaves.map((leaf) => ({ ...leaf, plan, at })));
   const pieces = leaves.map(({ tokens, members, plan }): Piece & { asked: [number, number][] } => {
     const start = Math.max(rootLength, plan.branch.length);
@@ -193,7 +220,7 @@ async function scorePlans(
     const score = scores[at]![member]!;
     score.tokenLogprobs[place - plan.set[member]!.from] = logprob;
     score.isGreedy &&= isBest;
-  }, { step: LEAF_STEP });
+  }, { step: LEAF_STEP, onChunk });
   return new Map(plans.map(({ index }, at) => [index, scores[at]!.map(finishScore)]));
 }
 
@@ -203,6 +230,7 @@ async function readBranches(
   plans: readonly Plan[],
   root: KvCache | undefined,
   rootLength: number,
+  onChunk: (tokens: number) => void,
 ): Promise<KvCache | undefined> {
   const pieces = plans.map(({ branch }): Piece => ({
     start: rootLength,
@@ -212,6 +240,6 @@ async function readBranches(
   if (pieces.every(({ tokens }) => tokens.length === 0)) return undefined;
   const cache = engine.createCache(plans.length, slotsFor(pieces));
   if (root) cache.copyFrom(root, plans.map((_, b) => [0, b]), rootLength);
-  await feedPieces(engine, cache, pieces, () => {});
+  await feedPieces(engine, cache, pieces, () => {}, { onChunk });
   return cache;
 }

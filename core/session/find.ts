@@ -14,11 +14,8 @@ import type { Quantization } from "./quantization.ts";
 export interface OpenEvents extends DownloadEvents {
   /** Called with the bytes of quantized weights that are kept for the next start; `onBytes` follows. */
   readonly onQuantize?: (quantize: Quantization, bytes: number) => void;
-  /**
-   * Called when a device begins to load the weights, which it does at the first step, with each of them, and
-   * at the end. Loading may keep the thread for long.
-   */
-  readonly onLoad?: (phase: "begin" | "weight" | "end") => void;
+  /** Called with the bytes of the matrices when a device begins to load them, which is at the first step. */
+  readonly onLoad?: (bytes: number) => void;
 }
 
 /** Options of finding a model. */

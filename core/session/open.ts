@@ -6,7 +6,6 @@ import { DEFAULT_BLOCK, matrixBytes, type MatrixFormat } from "../quant/codes.ts
 import { type Checkpoint, weightsOf } from "../checkpoint/open.ts";
 import { Engine } from "../generate/engine.ts";
 import { introducedTensors, linearSpecs } from "../model/parameters.ts";
-import type { Weight } from "../runtime/device.ts";
 import { matrixFormatOf } from "../runtime/weights.ts";
 import {
   type DeviceOptions,
@@ -99,16 +98,16 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
     // An adapter is bound, not built in, so that another one can take its place.
     const binds = checkpoint.adapter || options.sharesBackbone;
     const adapter = binds ? introducedTensors(config, stored) : new Map<string, never>();
-    const onLoad = options.events?.onLoad;
-    const backbone = new WatchedWeights(
-      [...stored].filter(([name]) => !adapter.has(name)),
-      () => onLoad?.("weight"),
-    );
-    const engine = new Engine(device, config, backbone, { ...options, adapter, onLoad });
     const formats = linearSpecs(config).map(({ name, shape }) => ({
       shape,
       format: matrixFormatOf(stored.get(name)!, format),
     }));
+    const engine = new Engine(
+      device,
+      config,
+      new Map([...stored].filter(([name]) => !adapter.has(name))),
+      { ...options, adapter, onLoad: () => options.events?.onLoad?.(bytesOf(formats)) },
+    );
     if (!device.traits.discreteMemory) warnOfMemory(formats, options);
     const kind = keptKind(formats), { weightFormat } = checkpoint.files;
     const matrices = keepsCodes && kind !== "f32" && weightFormat || kind;
@@ -121,25 +120,14 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
   }
 }
 
-/** Weights that tell when one is looked up, as a device does to load it. */
-class WatchedWeights extends Map<string, Weight> {
-  readonly #onLookup: () => void;
-
-  constructor(weights: Iterable<readonly [string, Weight]>, onLookup: () => void) {
-    super(weights);
-    this.#onLookup = onLookup;
-  }
-
-  override get(name: string): Weight | undefined {
-    this.#onLookup();
-    return super.get(name);
-  }
-}
-
 /** A matrix of a linear layer, as a device keeps it. */
 interface KeptMatrix {
   readonly shape: readonly number[];
   readonly format: MatrixFormat;
+}
+
+function bytesOf(matrices: readonly KeptMatrix[], own?: MatrixFormat): number {
+  return matrices.reduce((sum, { shape, format }) => sum + matrixBytes(shape, own ?? format), 0);
 }
 
 /** Warns of matrices that do not fit the free memory, where the system may end a process without a word. */
@@ -147,9 +135,7 @@ function warnOfMemory(
   matrices: readonly KeptMatrix[],
   { events, freeMemory = memoryInfo().available }: OpenOptions,
 ): void {
-  const bytesAs = (own?: MatrixFormat) =>
-    matrices.reduce((sum, { shape, format }) => sum + matrixBytes(shape, own ?? format), 0);
-  const bytes = bytesAs(), q8 = bytesAs({ kind: "q8", block: DEFAULT_BLOCK });
+  const bytes = bytesOf(matrices), q8 = bytesOf(matrices, { kind: "q8", block: DEFAULT_BLOCK });
   const gigabytes = (bytes: number) => `${Number((bytes / 1e9).toPrecision(2))} GB`;
   const advice = q8 < bytes ? `; with --quantize q8 they take ${gigabytes(q8)}` : "";
   if (bytes <= freeMemory) return;

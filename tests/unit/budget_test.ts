@@ -53,7 +53,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/eval/sandbox": 1250,
   "core/eval/sandbox/python": 700,
   "core/eval/tasks": 1150,
-  "core/generate": 3000,
+  "core/generate": 3100,
   "core/grammar": 3450,
   "core/graph": 1450,
   "core/graph/primitives": 300,

@@ -19,7 +19,6 @@ import { counted } from "../../output/units.ts";
 import { prepareRows } from "../../input/published_rows.ts";
 import { type Evaluation, nameApart, readAll, readEvaluation, type Timing } from "./evaluations.ts";
 import { type CompareValues, describe, type EvaluatePlan, planComparison } from "./plan.ts";
-import { ComparisonWork, NONE, readWritten } from "./work.ts";
 import { compareScores, conclusions, paperRows, rowOf } from "./show.ts";
 
 /** Runs the command; the number is its exit code. */
@@ -72,21 +71,22 @@ async function runMethods(plan: EvaluatePlan, io: Io, root: string): Promise<Eva
   );
   const total = methods.length * (rows + timed);
   using progress = new Progress(io, { label: "Comparing", unit: "samples", total });
-  const done = new ComparisonWork(total);
+  let done = 0, earlier = 0;
   /** Waits for work on `samples` samples, and follows it by the lines of its file, if it writes one. */
   const during = async <T>(work: Promise<T>, samples: number, label: string, path?: string) => {
-    const before = overwrite ? NONE : readWritten(path);
-    const show = () => {
-      const now = readWritten(path);
-      progress.update(done.samples + Math.min(samples, now.samples), label, done.at(now, before));
+    const before = overwrite || path === undefined ? 0 : countSamples(path);
+    earlier += before;
+    const show = (samples: number) => {
+      // Samples of earlier runs are not work of this one.
+      progress.update(samples, label, { done: samples - earlier, total: total - earlier });
     };
-    const timer = setInterval(show, POLL_MS);
+    const poll = () => path && show(done + Math.max(before, Math.min(samples, countSamples(path))));
+    const timer = setInterval(poll, POLL_MS);
     try {
       return await work;
     } finally {
       clearInterval(timer);
-      done.end(samples, readWritten(path), before);
-      progress.update(done.samples, label, done.at(NONE, NONE));
+      show(done += samples);
     }
   };
   const evaluations: Evaluation[] = [];
@@ -101,6 +101,15 @@ async function runMethods(plan: EvaluatePlan, io: Io, root: string): Promise<Eva
     evaluations.push({ ...evaluation, name, timing });
   }
   return evaluations;
+}
+
+/** Samples in the file of an evaluation, which appears with the first. */
+function countSamples(path: string): number {
+  try {
+    return Deno.readTextFileSync(path).split("\n").length - 1;
+  } catch {
+    return 0;
+  }
 }
 
 /** Answers a few rows one at a time, in a process that does nothing else. */

@@ -136,6 +136,11 @@ export async function answer(
   const done = new Set(samples.map(sampleKey));
   if (folder?.isComplete) io.note(`"${folder.path}" is complete: ${done.size} samples`);
   else if (done.size > 0) io.note(`resuming "${folder!.path}": ${done.size} samples done`);
+  const requireTime = () => {
+    if (io.interruption.aborted) throw interrupted(io, folder, samples.length);
+  };
+  const size = batchSize(model, plan, batch, modelPlan?.memoryLimit, sampling.maxTokens);
+  using progress = new TaskProgress(io, plan, { temperatures, batch: size }, done);
   const options = {
     temperatures,
     topP: sampling.topP,
@@ -144,9 +149,16 @@ export async function answer(
     eosTokenIds: model.session.config.eosTokenIds,
     eosText: model.session.tokenizer.namedTokens.eos_token,
     maxTokens: sampling.maxTokens,
-    batch: batchSize(model, plan, batch, modelPlan?.memoryLimit, sampling.maxTokens),
+    batch: size,
+    onRead(task: string, done: number, total: number) {
+      progress.read(task, done, total);
+      requireTime();
+    },
+    onPrefill(done: number, total: number) {
+      progress.prefill(done, total);
+      requireTime();
+    },
   };
-  using progress = new TaskProgress(io, plan, options, done);
   using clock = new StatsClock(io, folder);
   const turns = new Turns();
   for await (const event of predict(model, plan, options, (key) => done.has(key))) {
@@ -155,9 +167,9 @@ export async function answer(
       folder?.append(event);
       progress.add(event);
       clock.note();
-    } else progress.show(event);
+    } else progress.grow(event);
     await turns.give();
-    if (io.interruption.aborted) throw interrupted(io, folder, samples.length);
+    requireTime();
   }
   warnAboutTruncation(model, io);
   const newTokens = samples.reduce(

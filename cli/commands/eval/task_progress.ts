@@ -1,73 +1,20 @@
-/** Progress of answering: a line per task, whose time left follows from characters to read or tokens to write. */
-import type { Request } from "../../../core/eval/harness/documents.ts";
+/** Progress of answering: a line per task, whose rate and time left are those of tokens read or written. */
 import type {
   DecodingOptions,
   PlannedDocument,
   Unfinished,
 } from "../../../core/eval/harness/predict.ts";
 import { type Sample, sampleKey } from "../../../core/eval/harness/samples.ts";
-import type { Task } from "../../../core/eval/harness/task.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
-import { AnswerWork, type Work } from "../../output/time_left.ts";
+import { AnswerWork } from "../../output/time_left.ts";
 
-type Limits = Pick<DecodingOptions, "temperatures" | "maxTokens">;
-
-const keyOf = ({ document }: PlannedDocument, sample: number) =>
-  sampleKey({ task: document.task.name, doc_id: document.id, sample });
-
-/** Characters of choices, which share their context, or of a text. */
-function lengthOf(requests: readonly Request[]): number {
-  const continuations = requests.map((one) => "continuation" in one ? one.continuation : "");
-  return requests[0]!.context.length + continuations.join("").length;
-}
-
-/** Samples of a task, and the work of those that are not done. */
-class TaskWork {
+/** Samples of a task. */
+interface TaskWork {
   readonly total: number;
   done: number;
-  readonly #answers: AnswerWork | undefined;
-  /** Characters of texts and choices that are read, by the keys of their samples. */
-  readonly #lengths = new Map<string, number>();
-  readonly #characters: number;
-  #read = 0;
-
-  constructor(
-    task: Task,
-    planned: readonly PlannedDocument[],
-    { temperatures, maxTokens }: Limits,
-    done: ReadonlySet<string>,
-  ) {
-    const open = planned.flatMap((one) =>
-      temperatures(task).map((_, sample) => ({ key: keyOf(one, sample), ...one }))
-    ).filter(({ key }) => !done.has(key));
-    this.total = planned.length * temperatures(task).length;
-    this.done = this.total - open.length;
-    const [first] = planned[0]!.requests;
-    if (first!.kind === "generate_until") {
-      this.#answers = new AnswerWork(open.length, maxTokens ?? first!.maxTokens);
-    } else open.forEach(({ key, requests }) => this.#lengths.set(key, lengthOf(requests)));
-    this.#characters = this.#lengths.values().reduce((sum, length) => sum + length, 0);
-  }
-
-  grow(answer: NonNullable<Unfinished["answer"]>): Work | undefined {
-    this.#answers?.grow(answer.key, answer.tokens);
-    return this.#answers?.work;
-  }
-
-  /** Returns the work once a share of the sample that is read now is done. */
-  reading(share: number): Work {
-    const part = share * this.#characters / this.#lengths.size;
-    return { done: this.#read + part, total: this.#characters };
-  }
-
-  end(sample: Sample): Work | undefined {
-    const key = sampleKey(sample);
-    this.done++;
-    this.#answers?.end(key, sample.tokens ?? 0);
-    this.#read += this.#lengths.get(key) ?? 0;
-    return this.#answers ? this.#answers.work : this.reading(0);
-  }
+  /** Of a task whose answers are written, not read. */
+  readonly answers: AnswerWork | undefined;
 }
 
 /** One progress line per task. */
@@ -80,41 +27,57 @@ export class TaskProgress implements Disposable {
   constructor(
     readonly io: Io,
     plan: readonly PlannedDocument[],
-    limits: Limits,
+    { temperatures, batch }: Pick<DecodingOptions, "temperatures" | "batch">,
     done: ReadonlySet<string>,
   ) {
     for (const [task, planned] of Map.groupBy(plan, ({ document }) => document.task)) {
-      this.#tasks.set(task.name, new TaskWork(task, planned, limits, done));
+      const { name } = task, samples = temperatures(task);
+      const keys = planned.flatMap(({ document: { id } }) =>
+        samples.map((_, sample) => sampleKey({ task: name, doc_id: id, sample }))
+      );
+      const open = keys.filter((key) => !done.has(key)).length;
+      const answers = task.kind === "generation" ? new AnswerWork(open, batch) : undefined;
+      this.#tasks.set(name, { total: keys.length, done: keys.length - open, answers });
     }
+    // Before the first answer there is its reading; texts and choices are read first.
+    const open = [...this.#tasks].filter(([, { total, done }]) => done < total);
+    const first = open.find(([, { answers }]) => !answers) ?? open[0];
+    if (first) this.#lineOf(first[0]);
   }
 
   /** Takes a sample that is done. */
   add(sample: Sample): void {
-    const work = this.#tasks.get(sample.task)!, line = this.#lineOf(sample.task, work);
-    const now = work.end(sample);
-    line.update(work.done, "", now);
+    const line = this.#lineOf(sample.task), task = this.#tasks.get(sample.task)!;
+    task.answers?.end();
+    line.update(++task.done, "", task.answers?.work);
   }
 
-  /** Takes part of a sample. */
-  show({ task, windows, answer }: Unfinished): void {
-    const work = this.#tasks.get(task)!;
-    if (answer) {
-      const now = work.grow(answer);
-      // Answers in free words are of several tasks at once.
-      if (task === this.#task && now) this.#line!.update(work.done, "", now);
-    } else if (windows) {
-      const [read, all] = windows;
-      const detail = `window ${read} of ${all}`;
-      this.#lineOf(task, work).update(work.done, detail, work.reading(read / all));
-    }
+  /** Takes the tokens that are read of all texts or choices of a task. */
+  read(name: string, done: number, total: number): void {
+    const line = this.#lineOf(name);
+    line.update(this.#tasks.get(name)!.done, `${done}/${total} tokens read`, { done, total });
   }
 
-  #lineOf(task: string, { total, done }: TaskWork): Progress {
-    if (task === this.#task) return this.#line!;
+  /** Takes the tokens that are read of the prompts under way. */
+  prefill(done: number, total: number): void {
+    const task = this.#tasks.get(this.#task!)!;
+    this.#line!.update(task.done, `reading ${done}/${total} tokens of prompts`, task.answers?.work);
+  }
+
+  /** Takes a token of an answer: those under way are of several tasks. */
+  grow({ task: name }: Unfinished): void {
+    const { done, answers } = this.#tasks.get(name)!;
+    answers!.grow();
+    if (name === this.#task) this.#line!.update(done, "", answers!.work);
+  }
+
+  #lineOf(name: string): Progress {
+    if (name === this.#task) return this.#line!;
     this.#line?.[Symbol.dispose]();
-    const options = { label: `Evaluating ${task}`, unit: "samples", total, from: done };
-    [this.#task, this.#line] = [task, new Progress(this.io, options)];
-    return this.#line;
+    const { total, done: from } = this.#tasks.get(name)!;
+    const count = { unit: "samples", total, from, workUnit: "tokens" };
+    this.#task = name;
+    return this.#line = new Progress(this.io, { label: `Evaluating ${name}`, ...count });
   }
 
   [Symbol.dispose](): void {

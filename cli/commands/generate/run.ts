@@ -245,7 +245,7 @@ async function showTexts(
 
 /** Answers the prompts of this part that are not done; the number is the exit code. */
 async function writeRows(
-  { decoding: { numReturn }, shard }: GeneratePlan,
+  { decoding: { numReturn }, shard, batch }: GeneratePlan,
   device: string,
   prompts: readonly Prompt[] | AsyncIterable<Prompt>,
   answer: (
@@ -266,9 +266,9 @@ async function writeRows(
     ? prompts.filter(({ at }) => isOfShard(shard, at)).length
     : undefined;
   let count = 0, answered = rows.resumed;
-  using progress = new Progress(io, { label: "Generating", unit: "rows", total, from: answered });
-  const work = total === undefined ? undefined : new AnswerWork(total - answered);
-  const lengths = new Map<number, number>();
+  const units = { unit: "rows", workUnit: "tokens" };
+  using progress = new Progress(io, { label: "Generating", ...units, total, from: answered });
+  const work = total === undefined ? undefined : new AnswerWork(total - answered, batch);
   const open = async function* () {
     for await (const prompt of rows.untilInterrupted(each(prompts))) {
       const { at, ...input } = prompt;
@@ -281,13 +281,10 @@ async function writeRows(
     progress.update(answered, `reading ${done}/${total} tokens of prompts`, work?.work);
   for await (const event of answer(open(), onPrefill)) {
     const { at, ...input } = event.prompt;
-    const length = (lengths.get(at) ?? 0) + (event.kind === "text" ? event.text.length : 0);
-    if (event.kind === "text") {
-      lengths.set(at, length);
-      work?.grow(at, length);
-    } else {
+    if (event.kind === "text") work?.grow();
+    else {
       rows.add(at, input, [resultOf(event, numReturn > 1)]);
-      work?.end(at, length);
+      work?.end();
       answered++;
     }
     progress.update(answered, "", work?.work);

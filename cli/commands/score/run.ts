@@ -21,7 +21,6 @@ import { configKeys, type Invocation } from "../../output/document.ts";
 import { inputName } from "../../output/io.ts";
 import { beginsRows, checkJournal } from "../../output/journal.ts";
 import { Progress } from "../../output/progress.ts";
-import { FileWork } from "../../output/time_left.ts";
 import { RowWriter } from "../../output/row_writer.ts";
 import {
   attempt,
@@ -77,9 +76,8 @@ export async function run(values: ScoreValues, ctx: Context): Promise<number> {
   using progress = new Progress(io, { label: "Scoring", unit: "rows", from: done });
   const name = inputName(from);
   const limit = memoryBudget(values.memoryLimit, model.engine.device);
-  // Rows differ in length: the time left is that of the file's bytes.
-  const work = new FileWork(from === "-" ? 0 : (await statIfExists(from))?.size ?? 0);
-  let at = 0, read = 0;
+  const size = from === "-" ? 0 : (await statIfExists(from))?.size ?? 0;
+  let at = 0, read = 0, skipped = 0;
   const lines = async function* () {
     for await (const line of io.readLines(from)) {
       read += Buffer.byteLength(line) + 1;
@@ -97,8 +95,11 @@ export async function run(values: ScoreValues, ctx: Context): Promise<number> {
     const scored = isDone ? [] : await scoreRows(model, rows, name, values, limit);
     scored.forEach((result, i) => results.add(at + i, rows[i]!.fields, [result]));
     at += rows.length;
-    if (isDone) work.skip(read);
-    progress.update(done += scored.length, "", work.at(read));
+    if (isDone) skipped = read;
+    done += scored.length;
+    // As many rows as the rest of the file has at the length of those that were read.
+    const share = (read - skipped) / (size - skipped), own = done - results.resumed;
+    progress.update(done, "", share > 0 ? { done, total: done - own + own / share } : undefined);
     await results.pause();
   };
   let rows: InputRow[] = [];

@@ -303,14 +303,16 @@ class TokenizeDisplay implements Disposable {
 
   constructor(readonly io: Io) {}
 
-  update(file: string, tokens: number, detail = "", work?: Work): void {
+  update(file: string, tokens: number, detail = "", work?: Required<Work>): void {
     if (file !== this.#file) {
       this.#before += this.#tokens;
       this.#file = file;
     }
     this.#tokens = tokens;
     this.#progress ??= new Progress(this.io, { label: "Tokenizing", unit: "tokens" });
-    this.#progress.update(this.#before + tokens, `${file} ${detail}`.trimEnd(), work);
+    // As many tokens as the other bytes have.
+    const done = this.#before + tokens, total = work && done * work.total / work.done;
+    this.#progress.update(done, `${file} ${detail}`.trimEnd(), { done, total });
   }
 
   [Symbol.dispose](): void {

@@ -14,11 +14,11 @@ import { EventWriter } from "../../../core/train/tensorboard.ts";
 import { Trainer, trainingFlops } from "../../../core/train/trainer.ts";
 import { loadState, saveState, type TrainingState } from "../../../core/train/training_state.ts";
 import type { Context } from "../../framework/context.ts";
+import { noteOpening } from "../../input/open_model.ts";
 import { configKeys, type Invocation, toJson } from "../../output/document.ts";
 import { formatFlag } from "../../framework/table.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
-import { OpeningNote } from "../../output/opening_note.ts";
 import { formatDuration, Progress, ReadingProgress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
 import type { EndingSignal } from "../../output/signals.ts";
@@ -87,7 +87,8 @@ async function trainInto(
 ): Promise<void> {
   const { io } = ranks;
   const { saved, out, keep, length, model: { reparameterize, seed } } = plan;
-  const trainer = await createTrainer(run, plan, io);
+  noteOpening(io, plan.model.model, run.memory.parameters);
+  const trainer = await Trainer.create(run.device, run.trainer);
   let newest = saved ? await lastCheckpoint(out) : undefined;
   const start = await begin(run, trainer, newest);
   await folder?.truncateMetrics(start.step);
@@ -186,19 +187,6 @@ async function trainInto(
   if (invocation.format === "jsonl") await report.finish();
   else await report.finish(results);
   if (last) io.detail(`a step took ${formatDuration(last.seconds)}`);
-}
-
-async function createTrainer(
-  { device, trainer }: PreparedRun,
-  { model: { model } }: TrainPlan,
-  io: Io,
-): Promise<Trainer> {
-  using opening = new OpeningNote(io, model);
-  const initial = (name: string) => {
-    opening.check();
-    return trainer.initial(name);
-  };
-  return await Trainer.create(device, { ...trainer, initial });
 }
 
 /** The state to begin with: nothing done, or that of a checkpoint. */

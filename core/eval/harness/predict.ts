@@ -40,6 +40,10 @@ export interface DecodingOptions {
   readonly eosText: string | undefined;
   /** Maximum number of new tokens, instead of the tasks' own. */
   readonly maxTokens: number | undefined;
+  /** Called after every chunk with the tokens that are read of a task's texts or choices, and all. */
+  readonly onRead?: (task: string, done: number, total: number) => void;
+  /** The same of the prompts under way, of all tasks. */
+  readonly onPrefill?: (done: number, total: number) => void;
 }
 
 /** A model that answers. */
@@ -49,13 +53,9 @@ export interface Answerer {
   readonly encoder: RequestEncoder;
 }
 
-/** Work on a sample that is not finished. */
+/** A token of an answer under way. */
 export interface Unfinished {
   readonly task: string;
-  /** Windows of a text that were read, and all it has. */
-  readonly windows?: readonly [read: number, all: number];
-  /** Key and new tokens of an answer under way. */
-  readonly answer?: { readonly key: string; readonly tokens: number };
 }
 
 /**
@@ -85,9 +85,9 @@ function keyOf({ document, hash }: PlannedDocument, sample: number) {
 async function* scoreTexts(
   { session: { engine }, encoder }: Answerer,
   planned: readonly PlannedDocument[],
-  { batch }: DecodingOptions,
+  { batch, onRead }: DecodingOptions,
   isDone: (key: string) => boolean,
-): AsyncGenerator<Sample | Unfinished> {
+): AsyncGenerator<Sample> {
   const isDoneAt = (i: number) => isDone(sampleKey(keyOf(planned[i]!, 0)));
   if (planned.every((_, i) => isDoneAt(i))) return;
   // A set is computed at once: windows of a text, of which there may be many, are sets of their own.
@@ -100,14 +100,13 @@ async function* scoreTexts(
     return sets.map((set, part) => ({ of, part, set }));
   });
   const sets = parts.map(({ set }) => set), skip = (i: number) => isDoneAt(parts[i]!.of.at);
-  for await (const { index, scores: some } of scoreSets(engine, sets, { batch, skip })) {
+  const { name } = planned[0]!.document.task;
+  const options = { batch, skip, onRead: (done: number, all: number) => onRead?.(name, done, all) };
+  for await (const { index, scores: some } of scoreSets(engine, sets, options)) {
     const { of, part } = parts[index]!, { at, count, found } = of;
     const { document } = planned[at]!;
     found[part] = some;
-    if (++of.read < count) {
-      yield { task: document.task.name, windows: [of.read, count] };
-      continue;
-    }
+    if (++of.read < count) continue;
     const scores = found.splice(0).flat();
     const key = keyOf(planned[at]!, 0);
     const values = scores.map(({ loglikelihood }) => loglikelihood);
@@ -157,13 +156,8 @@ async function* sampleAnswers(
     if (error !== undefined) throw error;
     yield finishReason
       ? finish(model, { ...of, tokens }, finishReason)
-      : unfinished(of, tokens.length);
+      : { task: of.planned.document.task.name };
   }
-}
-
-function unfinished({ planned, sample }: Omit<Open, "tokens">, tokens: number): Unfinished {
-  const key = keyOf(planned, sample);
-  return { task: key.task, answer: { key: sampleKey(key), tokens } };
 }
 
 async function* searchAnswers(

@@ -271,7 +271,7 @@ Deno.test("progress: redrawn on a terminal with rate and time left, gone at the 
     .split("\r\x1b[2K");
   assertEquals(first, "Scoring: [                    ] 0/20 rows");
   assertEquals(drawn, [
-    "Scoring: [==========          ] 10/20 rows, 5 rows/s, 2s left, loss 2.5",
+    "Scoring: [==========          ] 10/20 rows, 2s left, 4.62 rows/s, loss 2.5",
     "Scoring: 10 rows in 2s, 5 rows/s\n",
   ]);
 });
@@ -282,7 +282,7 @@ Deno.test("progress: a redrawn line leaves out whole parts, and is cut by the co
   const drawn = (label: string, steps: Parameters<typeof progressed>[2]) =>
     progressed(terminal, { ...SCORING, label }, steps).split("\r\x1b[2K").slice(1, -1);
   assertEquals(drawn("Scoring", [[50, 1], [1950, 1, name]]), [
-    "Scoring: 1/2 rows, 2 s a row, 0s left",
+    "Scoring: 1/2 rows, 1s left, 20 rows/s",
   ]);
   const [line] = drawn(name.repeat(2), [[1950, 1]]);
   assertEquals(displayWidth(line!), 58);
@@ -326,7 +326,7 @@ Deno.test("progress: a resumed run counts the whole run, and its rate only what 
   const options = { ...TRAINING, total: 10, from: 6, everyItems: 1 };
   assertEquals(
     progressed({ settings: UNSEEN }, options, [[1000, 8]]),
-    "Training: 8/10 steps, 2 steps/s, 1s left\nTraining: 2 steps in 1s, 2 steps/s\n",
+    "Training: 8/10 steps, 1s left, 2 steps/s\nTraining: 2 steps in 1s, 2 steps/s\n",
   );
 });
 
@@ -336,7 +336,60 @@ Deno.test("progress: validation has a total and the time left", () => {
   reading.update(0, 4608);
   advance(15_000);
   reading.update(1116, 4608);
-  assertEquals(stderr(), "Validating: 1116/4608 tokens, 74.4 tokens/s, 47s left\n");
+  assertEquals(stderr(), "Validating: 1116/4608 tokens, 47s left, 74.4 tokens/s\n");
+});
+
+Deno.test("progress: at 80 columns the time left is kept, and the rate goes first", () => {
+  const terminal: CaptureOptions = { terminals: ["stderr"], columns: 80 };
+  const options = { label: "Evaluating a_long_name_of_a_task", unit: "samples", total: 100 };
+  const drawn = progressed(terminal, options, [[3000, 7]]).split("\r\x1b[2K")[1];
+  // The bar has gone, too.
+  assertEquals(drawn, "Evaluating a_long_name_of_a_task: 7/100 samples, 40s left, 2.33 samples/s");
+  const long = { ...options, label: `${options.label}_of_many_words` };
+  const longer = progressed(terminal, long, [[3000, 7]]).split("\r\x1b[2K")[1];
+  assertEquals(longer, "Evaluating a_long_name_of_a_task_of_many_words: 7/100 samples, 40s left");
+});
+
+Deno.test("progress: the time left is never 0 before the end", () => {
+  const { io, stderr, advance } = captureIo();
+  using progress = new Progress(io, { ...SCORING, total: 3 });
+  const left = (ms: number, done: number) => {
+    advance(ms);
+    progress.update(done);
+    return stderr().trimEnd().split("\n").at(-1)!.match(/\d+s left/)?.[0];
+  };
+  assertEquals([left(10_000, 2), left(60_000, 2), left(10_000, 3)], [
+    "5s left",
+    "1s left",
+    "0s left",
+  ]);
+});
+
+Deno.test("progress: the first chunk of a prompt tells the time left, not 0", () => {
+  const { io, stderr, advance } = captureIo();
+  using reading = new ReadingProgress(io, "Reading prompt");
+  advance(10_000);
+  reading.update(256, 1024);
+  advance(10_000);
+  reading.update(512, 1024);
+  assertEquals(stderr(), "Reading prompt: 512/1024 tokens, 20s left, 25.6 tokens/s\n");
+  advance(20_000);
+  reading.end();
+  assert(stderr().endsWith("\nReading prompt: 1024 tokens in 40s, 25.6 tokens/s\n"), stderr());
+});
+
+Deno.test("progress: megabytes and their rate are rounded, and small ones are not 0", () => {
+  const options = { label: "Writing", unit: "MB", total: 1264.73114 };
+  const lines = (done: number) => progressed({}, options, [[40_000, done]]).split("\n");
+  assertEquals(lines(0.262144)[0], "Writing: 0.3/1265 MB, 53h35m left, 0.00655 MB/s");
+  assertEquals(lines(634.2)[1], "Writing: 634 MB in 40s, 15.9 MB/s");
+  assertEquals(lines(0.00012)[1], "Writing: 0.0001 MB in 40s, 0.000003 MB/s");
+});
+
+Deno.test("progress: a plain line comes after 2 s, and then every 10 s", () => {
+  const steps = [1, 2, 3, 4, 5, 6, 7].map((step) => [2000, step] as const);
+  const lines = progressed({}, { ...SCORING, total: 9 }, steps).match(/\d\/9/g);
+  assertEquals(lines, ["1/9", "6/9"]);
 });
 
 Deno.test("progress: none beside rows on a terminal, under -q, and for a short run elsewhere", () => {

@@ -124,7 +124,15 @@ Deno.test("sets that are skipped change nothing for the others", async () => {
   const engine = await openGolden("qwen2-p2-tied-f32", new CpuDevice({ threads: 1 }));
   const sets = madeSets();
   const all = await scoresOf(engine, sets, { batch: 8 });
-  const some = await scoresOf(engine, sets, { batch: 8, skip: (i) => i % 3 !== 1 });
+  const told: [done: number, total: number][] = [];
+  const some = await scoresOf(engine, sets, {
+    batch: 8,
+    skip: (i) => i % 3 !== 1,
+    onRead: (...tokens) => told.push(tokens),
+  });
+  const [, total] = told[0]!;
+  assertEquals(told.map(([, all]) => all), told.map(() => total));
+  assertEquals(told.at(-1), [total, total], "all tokens are told of, those of skipped sets aside");
   assertEquals(Object.keys(some).map(Number), [...sets.keys()].filter((i) => i % 3 === 1));
   for (const i of Object.keys(some).map(Number)) {
     assertEquals(some[i]!.map((s) => s.loglikelihood), all[i]!.map((s) => s.loglikelihood));
