@@ -25,13 +25,7 @@ import {
   processSystem,
   type Settings,
 } from "./output/io.ts";
-import {
-  endOnSignals,
-  endsAtSecondSignal,
-  onEndingSignals,
-  respectNohup,
-  SIGNALS,
-} from "./output/signals.ts";
+import { endOnSignals, endWith, respectNohup, watchSignals } from "./output/signals.ts";
 import { VERSION } from "../core/base/version.ts";
 
 /** State of the top-level catch before, and possibly without, a resolved command line. */
@@ -232,34 +226,31 @@ async function runCommand(
   }
   const { savesOnInterrupt: saves } = command;
   const catches = typeof saves === "function" ? saves(values) : saves;
-  const release = catches ? await interruptOnSignals(controller) : () => {};
+  const watching = catches ? interruptOnSignals(controller, frame) : undefined;
   try {
-    const { plan = (values) => values, run } = await entry.body();
+    const [body] = await Promise.all([entry.body(), watching]);
+    const { plan = (values) => values, run } = body;
     const code = await run(await plan(values, frame.io, invocation), frame.io, invocation);
     controller.signal.throwIfAborted();
     const seconds = (frame.io.system.now() - startedMs) / 1000;
     frame.io.detail(`${command.name} took ${seconds.toFixed(2)} s`);
     return code ?? exitCode("done");
   } finally {
-    release();
-    await endNativeCalls();
+    (await watching)?.();
   }
 }
 
-/** A thread inside a library must not be there when the process ends. */
-async function endNativeCalls(): Promise<void> {
-  const { nativeCallsOver } = await import("../core/base/native_calls.ts");
-  await nativeCallsOver();
-}
-
 /** The first signal lets the command save; the second ends the program at once. */
-async function interruptOnSignals(controller: AbortController): Promise<() => void> {
+async function interruptOnSignals(
+  controller: AbortController,
+  { io, isChild }: Frame,
+): Promise<() => void> {
   const { Interrupted } = await import("./output/errors.ts");
-  return onEndingSignals((signal) => {
-    if (controller.signal.aborted && !endsAtSecondSignal()) return;
-    if (controller.signal.aborted) Deno.exit(exitCode(SIGNALS[signal].kind));
-    controller.abort(new Interrupted(signal));
-  });
+  // Of a child, its parent says so.
+  const word = io.settings.quiet > 0 || isChild
+    ? ""
+    : "stopping …; a second signal ends parscale at once";
+  return await watchSignals(word, (signal) => controller.abort(new Interrupted(signal)));
 }
 
 /**
@@ -270,17 +261,15 @@ export async function runProcess(
   args: readonly string[],
   registry: readonly CommandEntry[] = commands,
   isChild = false,
-): Promise<never> {
+): Promise<void> {
   respectNohup();
   endOnSignals();
   const io = new Io(processSystem());
   const end = async (event: Event, error: unknown) => {
     event.preventDefault();
-    const code = await tell(error, openFrame(args, io, registry, isChild));
-    await endNativeCalls();
-    Deno.exit(code);
+    await endWith(await tell(error, openFrame(args, io, registry, isChild)));
   };
   globalThis.addEventListener("unhandledrejection", (event) => void end(event, event.reason));
   globalThis.addEventListener("error", (event) => void end(event, event.error));
-  Deno.exit(await main(args, io, registry, isChild));
+  await endWith(await main(args, io, registry, isChild));
 }

@@ -1,6 +1,7 @@
 /** The signals that end a program, and what they mean for the exit code. */
 import { type EndingSignal, ignoresHangup, PLATFORM } from "../../core/base/platform/mod.ts";
 import { exitCode, type ExitKind } from "./exit_codes.ts";
+import type { Watch } from "./signal_worker.ts";
 
 export type { EndingSignal };
 
@@ -12,22 +13,45 @@ export const SIGNALS: Readonly<Record<EndingSignal, { word: string; kind: ExitKi
   SIGBREAK: { word: "Terminated", kind: "terminated" }, // Ctrl-Break
 };
 
-let savesFirst = false;
+/** Thread that receives the signals of a command that saves. */
+let watcher: Worker | undefined;
 
 /**
- * From now on a repeated signal does not end the program while it saves. A launcher sends its ranks what
- * the terminal has sent them already, and kills those that take too long.
+ * Calls `listener` at the first signal that ends a program. A thread of its own receives it, writes `word` to
+ * stderr at once, and ends the process at the second signal, whatever the caller computes meanwhile. Returns
+ * what stops that.
  */
-export function saveBeforeEnding(): void {
-  savesFirst = true;
+export async function watchSignals(
+  word: string,
+  listener: (signal: EndingSignal) => void,
+): Promise<() => void> {
+  const codes = endingSignals().map((signal) => [signal, exitCode(SIGNALS[signal].kind)] as const);
+  const watch: Watch = { codes, word };
+  const module = new URL("./signal_worker.ts", import.meta.url);
+  const worker = watcher = new Worker(module, { type: "module", name: JSON.stringify(watch) });
+  const { promise: isReady, resolve, reject } = Promise.withResolvers<void>();
+  worker.onmessage = ({ data: signal }) => signal ? listener(signal) : resolve();
+  worker.onerror = (event) => {
+    event.preventDefault(); // else the runtime ends the program
+    reject(new Error(`thread of signals: ${event.message}`));
+  };
+  await isReady;
+  listening++;
+  return () => {
+    listening--;
+    worker.postMessage(null);
+  };
 }
 
-/** Returns whether a second signal ends the program at once. */
-export function endsAtSecondSignal(): boolean {
-  return !savesFirst;
+/**
+ * From now on a repeated signal does not end the program while it saves, and the first has another word. A
+ * launcher sends its ranks what the terminal has sent them already, and kills those that take too long.
+ */
+export function saveBeforeEnding(word: string): void {
+  watcher?.postMessage(word);
 }
 
-/** Listeners that `onEndingSignals` has registered. */
+/** Listeners that are registered. */
 let listening = 0;
 
 /** Calls `listener` for every signal that ends a program; returns what stops that. */
@@ -84,6 +108,14 @@ export function endOnSignals(): void {
 
 /** Ends this process as the signal would without a listener. */
 export function endBy(signal: EndingSignal): void {
-  if (isInit() || PLATFORM.name === "windows") Deno.exit(exitCode(SIGNALS[signal].kind));
-  Deno.kill(Deno.pid, signal);
+  if (isInit() || PLATFORM.name === "windows") void endWith(exitCode(SIGNALS[signal].kind));
+  else Deno.kill(Deno.pid, signal);
+}
+
+/** Ends this process, at once where native calls are under way. */
+export async function endWith(code: number): Promise<void> {
+  const { hasNativeCalls } = await import("../../core/base/native_calls.ts");
+  if (!hasNativeCalls()) Deno.exit(code);
+  const { endProcess } = await import("../../core/base/platform/end_process.ts");
+  endProcess(code);
 }

@@ -278,7 +278,7 @@ function withRemedy(error: unknown, folder: string): unknown {
 
 /** A launcher that cannot send SIGTERM in time sends SIGUSR2 instead. */
 function ioOfRank(io: Io, isPrimary: boolean): Io {
-  saveBeforeEnding();
+  saveBeforeEnding(isPrimary && io.settings.quiet === 0 ? "stopping after this step" : "");
   const stop = new AbortController();
   Deno.addSignalListener("SIGUSR2", () => stop.abort(new Interrupted("SIGTERM")));
   const signal = AbortSignal.any([io.interruption, stop.signal]);

@@ -16,6 +16,7 @@ export const LEFT_BEHIND = ["cli/release"] as const;
  * them starts and then fails in the middle of its work, so every release is searched for them.
  */
 export const UNSEEN = [
+  "cli/output/signal_worker.ts",
   "core/checkpoint/hash_worker.ts",
   "core/checkpoint/quantize_worker.ts",
   "core/data/tokenize_worker.ts",

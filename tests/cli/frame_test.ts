@@ -110,9 +110,9 @@ Deno.test("an error in a promise without a handler is told in our words", async 
 });
 
 /** Starts the program that waits; `shell` runs before it in the same process. */
-function startWaiting(savesOnInterrupt: boolean, shell = ""): Deno.ChildProcess {
+function startWaiting(savesOnInterrupt: boolean, shell = "", run = WAIT): Deno.ChildProcess {
   return new Deno.Command("sh", {
-    args: ["-c", `${shell}\nexec "$@"`, "sh", ...programOf(WAIT, savesOnInterrupt)],
+    args: ["-c", `${shell}\nexec "$@"`, "sh", ...programOf(run, savesOnInterrupt)],
     env: environment(),
     clearEnv: true,
     stdout: "piped",
@@ -142,11 +142,21 @@ Deno.test("signals: 130 and 143; a command that saves does so first and tells ho
     for (const saves of [true, false]) {
       const child = startWaiting(saves);
       const result = await interrupted(child, () => child.kill(signal));
-      const stderr = `error: ${word}\n\nhint: resume with \`parscale wait\`\n`;
+      const stopping = "stopping …; a second signal ends parscale at once\n";
+      const stderr = `${stopping}error: ${word}\n\nhint: resume with \`parscale wait\`\n`;
       const saved = { code, stdout: "ready\nsaved\n", stderr };
       assertEquals(result, saves ? saved : { code: plain, stdout: "ready\n", stderr: "" });
     }
   }
+});
+
+Deno.test("a signal is answered while the main thread is busy, and the second ends it with 130", async () => {
+  const child = startWaiting(true, "", `io.write("ready\\n"); for (;;);`);
+  const { code, stderr } = await interrupted(child, () => {
+    child.kill("SIGINT");
+    setTimeout(() => child.kill("SIGINT"), 500);
+  });
+  assertEquals([code, stderr], [130, "stopping …; a second signal ends parscale at once\n"]);
 });
 
 Deno.test({

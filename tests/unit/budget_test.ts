@@ -33,7 +33,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "cli/commands/visualize": 1250,
   "cli/framework": 2300,
   "cli/input": 1400,
-  "cli/output": 3150,
+  "cli/output": 3200,
   "cli/ranks": 350,
   "cli/release": 850,
   "core/analysis": 1950,
@@ -89,7 +89,7 @@ const BUDGET: Readonly<Record<string, number>> = {
 };
 
 /** Most lines of all folders. */
-const ALL = 81750;
+const ALL = 81720;
 
 function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
   for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {

@@ -51,7 +51,8 @@ function* sources(folder: string): Generator<Source> {
 }
 
 /** The only native code outside core/runtime. */
-const MPI = ["mpi", "mpi_abi", "nccl_library"].map((name) => `core/collective/${name}.ts`);
+const NATIVE = ["mpi", "mpi_abi", "nccl_library"].map((name) => `core/collective/${name}.ts`)
+  .concat("core/base/platform/end_process.ts");
 
 const ALL = [...sources("core"), ...sources("cli")];
 
@@ -104,10 +105,10 @@ Deno.test("the training loop, the trainer and the optimizer know no ranks", () =
   assertNone(({ path, text }) => files.includes(path) && ranks.test(text));
 });
 
-Deno.test("only core/runtime, and core/collective for MPI, touch native code", () => {
+Deno.test("only core/runtime, core/collective for MPI, and the end of a process touch native code", () => {
   const native = /Deno\.(dlopen|Unsafe\w+)|"onnxruntime-node"|"@tensorflow\//;
   assertNone(({ path, text }) =>
-    moduleOf(path) !== "core/runtime" && !MPI.includes(path) && native.test(text)
+    moduleOf(path) !== "core/runtime" && !NATIVE.includes(path) && native.test(text)
   );
 });
 
@@ -138,8 +139,8 @@ Deno.test("core neither prints nor exits, and cli writes through Io alone", () =
   // The sandbox's child is a process of its own, whose streams are its protocol.
   const allowed = [
     "cli/output/io.ts",
-    "cli/main.ts",
     "cli/output/signals.ts",
+    "cli/output/signal_worker.ts",
     "core/eval/sandbox/child.ts",
   ];
   const code = (text: string) => text.replace(/^ *\*.*$/gm, "");

@@ -160,16 +160,12 @@ async function trainInto(
       io.detail(`saved ${newest}`);
     },
   };
-  const note = () => io.note("stopping after this step; a second signal ends the run at once");
-  io.interruption.addEventListener("abort", note);
   const began = performance.now();
   let end: TrainingState;
   try {
     end = await train(trainer, trainer.collective.share(feed), start, run.loop, hooks);
   } catch (error) {
     throw withLastCheckpoint(error, newest);
-  } finally {
-    io.interruption.removeEventListener("abort", note);
   }
   const signal = await ranks.endingSignal();
   if (signal) throw interrupted(signal, out, end);

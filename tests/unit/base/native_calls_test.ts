@@ -1,20 +1,13 @@
-/** Waiting for native code before the process ends. */
+/** Native calls that are under way when the process is to end. */
 import { assertEquals, assertRejects } from "@std/assert";
-import { duringNativeCall, nativeCallsOver } from "../../../core/base/native_calls.ts";
+import { duringNativeCall, hasNativeCalls } from "../../../core/base/native_calls.ts";
 
-Deno.test("nativeCallsOver waits for every call, also one that fails or begins meanwhile", async () => {
-  const seen: string[] = [];
-  const first = Promise.withResolvers<string>(), second = Promise.withResolvers<string>();
-  const call = duringNativeCall(first.promise).then((value) => {
-    seen.push(value);
-    return assertRejects(() => duringNativeCall(second.promise), Error, "broken");
-  });
-  const over = nativeCallsOver().then(() => seen.push("over"));
-  first.resolve("first");
-  await new Promise((resolve) => setTimeout(resolve, 5));
-  assertEquals(seen, ["first"]);
+Deno.test("hasNativeCalls tells of every call until it is over, also of one that fails", async () => {
+  const first = Promise.withResolvers<number>(), second = Promise.withResolvers<never>();
+  const calls = [duringNativeCall(first.promise), duringNativeCall(second.promise)];
+  first.resolve(3);
+  assertEquals([await calls[0], hasNativeCalls()], [3, true]);
   second.reject(new Error("broken"));
-  await Promise.all([call, over]);
-  assertEquals(seen, ["first", "over"]);
-  await nativeCallsOver();
+  await assertRejects(() => calls[1]!, Error, "broken");
+  assertEquals(hasNativeCalls(), false);
 });
