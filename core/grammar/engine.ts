@@ -43,6 +43,11 @@ export interface GrammarQuestion {
   readonly tokens: readonly number[];
 }
 
+/** Drops a grammar that took too much work, and so takes memory. */
+export interface DroppedGrammar {
+  readonly dropped: string;
+}
+
 /** A mask with the work that it took, or why there is none. */
 export type GrammarAnswer =
   | { readonly mask: Int32Array<ArrayBuffer>; readonly work: number }
@@ -104,7 +109,10 @@ export class GrammarEngine implements Disposable {
       if (!("mask" in answer)) throw new DataError("error" in answer ? answer.error : "no grammar");
       if (answer.mask.every((bits) => bits === 0)) throw new DataError("no token fits the grammar");
       prepared.cost += answer.work;
-      if (prepared.cost > (prepared.limit += WORK_PER_MASK)) throw new TooMuchWork();
+      if (prepared.cost > (prepared.limit += WORK_PER_MASK)) {
+        this.#worker?.postMessage({ dropped: key });
+        throw new TooMuchWork();
+      }
       return answer.mask;
     };
     return { first: await ask([], signal), after: (tokens) => ask(tokens) };

@@ -1,11 +1,19 @@
 /** A worker that follows texts through grammars, for one vocabulary. See `engine.ts`. */
 /// <reference no-default-lib="true" />
 /// <reference lib="deno.worker" />
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { parseExactJson } from "../base/exact_json.ts";
 import { TooMuchWork } from "./automaton.ts";
 import { keepLast } from "../base/recent.ts";
 import { openTokenizer } from "../tokenizer/tokenizer.ts";
-import type { GrammarAnswer, GrammarQuestion, SentSource, Vocabulary } from "./engine.ts";
+import type {
+  DroppedGrammar,
+  GrammarAnswer,
+  GrammarQuestion,
+  SentSource,
+  Vocabulary,
+} from "./engine.ts";
 import { Matcher } from "./matcher.ts";
 import { networkOf } from "./network.ts";
 import { schemaGrammar } from "./schema.ts";
@@ -29,7 +37,7 @@ async function open({ directory, vocabSize, stopTokenIds }: Vocabulary): Promise
   return { tokens, masks: new TokenMasks(tokens, stopTokenIds) };
 }
 
-/** The mask behind these tokens, by what the matcher has seen of the text already. */
+/** The mask after these tokens, by what the matcher has seen of the text already. */
 async function maskOf({ key, source, text, tokens }: GrammarQuestion): Promise<GrammarAnswer> {
   const matcher = matchers.get(key) ?? (source && await newMatcher(source));
   if (!matcher) return { isUnknown: true };
@@ -40,8 +48,7 @@ async function maskOf({ key, source, text, tokens }: GrammarQuestion): Promise<G
     dropLarge();
     return { mask, work: matcher.work - before };
   } catch (error) {
-    // What took too much work takes memory.
-    if (error instanceof TooMuchWork) matchers.delete(key);
+    if (error instanceof TooMuchWork) drop(key);
     throw error;
   }
 }
@@ -54,6 +61,13 @@ async function newMatcher(source: SentSource): Promise<Matcher> {
   return new Matcher(network, tokens, masks);
 }
 
+/** Drops a grammar and frees its memory, which an idle thread would keep. */
+function drop(key: string): void {
+  matchers.delete(key);
+  setFlagsFromString("--expose-gc");
+  runInNewContext("gc")();
+}
+
 /** Drops grammars that were not used for longest, until the others are small enough. */
 function dropLarge(): void {
   let size = [...matchers.values()].reduce((sum, { size }) => sum + size, 0);
@@ -64,9 +78,13 @@ function dropLarge(): void {
   }
 }
 
-self.onmessage = async ({ data }: MessageEvent<Vocabulary | GrammarQuestion>) => {
+self.onmessage = async ({ data }: MessageEvent<Vocabulary | GrammarQuestion | DroppedGrammar>) => {
   if ("directory" in data) {
     vocabulary = data;
+    return;
+  }
+  if ("dropped" in data) {
+    drop(data.dropped);
     return;
   }
   const answer = await maskOf(data).catch((error): GrammarAnswer => ({ error: error.message }));

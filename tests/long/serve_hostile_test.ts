@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { MODEL } from "../cli/models.ts";
-import { TestServer } from "../cli/serve_testing.ts";
+import { CHAT_MODEL, TestServer } from "../cli/serve_testing.ts";
 import { residentOf } from "../resident.ts";
 
 Deno.test("requests that no client means are 400, and nothing is written to stderr", async (t) => {
@@ -193,6 +193,34 @@ Deno.test({
     const from = processorSeconds(pid);
     await new Promise((resolve) => setTimeout(resolve, 1000));
     assert(processorSeconds(pid) - from < 0.2, "no thread is busy");
+  },
+});
+
+Deno.test({
+  name: "a schema with too many readings leaves no memory",
+  ignore: Deno.build.os !== "linux",
+  fn: async () => {
+    await using server = await TestServer.start(`${CHAT_MODEL} --threads 1`);
+    const { pid } = server.process;
+    const ask = (schema: object, more = {}) => {
+      const response_format = { type: "json_schema", json_schema: { schema } };
+      return server.complete({ prompt: "x", response_format, ...more });
+    };
+    const a = (await openTokenizer(MODEL)).idOf("a")!;
+    await ask({ type: "string" });
+    const before = residentOf(pid).now;
+    const strings = Array.from(
+      { length: 900 },
+      (_, i) => ({ type: "string", maxLength: 1000 + i }),
+    );
+    const { error } = await ask(
+      { anyOf: strings },
+      { max_tokens: 200, logit_bias: { [a]: 100 }, temperature: 0 },
+    );
+    assertStringIncludes(error.message, "too many ways");
+    await new Promise((resolve) => setTimeout(resolve, 2000));
+    const more = residentOf(pid).now - before;
+    assert(more < 64 << 20, `${more / 1e6} MB`);
   },
 });
 
