@@ -20,7 +20,7 @@ const MAX_DEPTH = 64;
 
 /** Tokenizer of a model, and what its prompts must fit. */
 export interface PromptModel {
-  readonly tokenizer: Pick<Tokenizer, "encode" | "decode" | "longestToken">;
+  readonly tokenizer: Pick<Tokenizer, "encode" | "markSpecial" | "decode" | "longestToken">;
   readonly templates: TokenizerInfo;
   /** Most tokens of prompt and answer together. */
   readonly maxLength: number;
@@ -59,7 +59,7 @@ export async function tokenize(
   if (text === undefined && fields.get("messages") !== undefined) {
     unframed = true; // a template writes out the frame
     const { add_special_tokens: _, ...others } = body as Record<string, unknown>;
-    text = await renderRequest(templates, readRequest("chat", others));
+    text = await renderRequest(templates, tokenizer, readRequest("chat", others));
   }
   if (text === undefined) throw badField("prompt", "`prompt` or `messages` is missing");
   const tokens = tokenizer.encode(text, unframed ? { frame: false } : {});
@@ -106,7 +106,8 @@ export async function encodePrompts(
   };
   if (request.kind === "chat") {
     // A template writes out the tokens that frame a text.
-    return [encode(await renderRequest(templates, request), { frame: false })];
+    const text = await renderRequest(templates, tokenizer, request);
+    return [encode(text, { frame: false, isMarked: request.isContentPlain })];
   }
   return request.prompts.map((prompt) => {
     if (typeof prompt === "string") return encode(prompt, request.isFramed ? {} : { frame: false });

@@ -1,10 +1,10 @@
 /** Reads completion and chat requests; `request_fields.ts` says which fields they may have. */
 import type { SamplingOptions } from "../base/sampling.ts";
-import { parseExactJson } from "../base/exact_json.ts";
+import { exactJsonText, parseExactJson } from "../base/exact_json.ts";
 import { isObject, jsonValue, show } from "../base/files.ts";
 import { type ChatMessage, type ChatOptions, renderChat } from "../tokenizer/chat.ts";
-import { textParts } from "../tokenizer/content.ts";
-import type { TokenizerInfo } from "../tokenizer/types.ts";
+import { contentText, textParts } from "../tokenizer/content.ts";
+import type { Tokenizer, TokenizerInfo } from "../tokenizer/types.ts";
 import { ApiError, badField } from "./errors.ts";
 import { Fields } from "./fields.ts";
 import { requireKnownFields } from "./request_fields.ts";
@@ -49,6 +49,8 @@ export interface ServeRequest {
   readonly streams: number | "auto" | undefined;
   /** True to return aggregation weights per token. */
   readonly weights: boolean;
+  /** True if special tokens that messages and tools write out are text. */
+  readonly isContentPlain: boolean;
 }
 
 /** Most stop strings, and most characters of all together: each token's text is compared with them. */
@@ -73,7 +75,8 @@ export function readRequest(kind: ServeRequest["kind"], body: unknown): ServeReq
   const tools = kind === "chat" ? readTools(fields) : undefined;
   if (tools && fields.boolean("ignore_eos")) throw exclusive("ignore_eos", "tools");
   if (format && tools) throw exclusive("response_format", "tools");
-  const own = fields.object("parscale", ["streams", "weights"]);
+  const forChats = kind === "chat" ? ["plain_content"] : [];
+  const own = fields.object("parscale", ["streams", "weights", ...forChats]);
   const topP = fields.number("top_p", 1, { min: 0, max: 1 });
   // −1 is vLLM's word for all tokens.
   const topK = Math.max(0, fields.integer("top_k", { min: -1, max: 2 ** 31 }) ?? 0);
@@ -85,7 +88,7 @@ export function readRequest(kind: ServeRequest["kind"], body: unknown): ServeReq
     rendering: kind === "chat" ? readRendering(fields) : {},
     maxTokens: readMaxTokens(kind, fields),
     sampling: {
-      temperature: fields.number("temperature", 1, { min: 0 }),
+      temperature: fields.number("temperature", 1, { min: 0, max: 2 }),
       // 0 leaves the most likely token alone.
       topP: topP || 1,
       topK: topP === 0 ? 1 : topK,
@@ -112,6 +115,7 @@ export function readRequest(kind: ServeRequest["kind"], body: unknown): ServeReq
     ignoreEos: fields.boolean("ignore_eos"),
     streams: readStreams(own),
     weights: own.boolean("weights"),
+    isContentPlain: own.boolean("plain_content"),
   };
 }
 
@@ -288,11 +292,27 @@ function readRendering(fields: Fields): ServeRequest["rendering"] {
   };
 }
 
-/** Text of a chat with its tools, as the template writes them. */
+/** Text of a chat with its tools, as the template writes them, and with marks where content is plain. */
 export function renderRequest(
-  tokenizer: TokenizerInfo,
-  { messages, tools, rendering }: ServeRequest,
+  info: TokenizerInfo,
+  tokenizer: Pick<Tokenizer, "markSpecial">,
+  { messages, tools, rendering, isContentPlain }: ServeRequest,
 ): Promise<string> {
-  const given = tools?.tools.map(({ given }) => given);
-  return renderChat(tokenizer, messages, { ...rendering, ...(given && { tools: given }) });
+  const given = { messages, tools: tools?.tools.map(({ given }) => given) };
+  const read = isContentPlain ? withMarks(given, tokenizer) : given;
+  return renderChat(info, read.messages, {
+    ...rendering,
+    ...(read.tools && { tools: read.tools }),
+  });
+}
+
+/** Marks special tokens in all texts; parts of a content are joined first, as two may make one token. */
+function withMarks<T extends { readonly messages: readonly ChatMessage[] }>(
+  given: T,
+  tokenizer: Pick<Tokenizer, "markSpecial">,
+): T {
+  const messages = given.messages.map((message) =>
+    Array.isArray(message.content) ? { ...message, content: contentText(message.content) } : message
+  );
+  return parseExactJson(tokenizer.markSpecial(exactJsonText({ ...given, messages }))) as T;
 }

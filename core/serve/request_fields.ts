@@ -111,6 +111,7 @@ const INSTEAD: Readonly<Record<string, string>> = {
   json_schema: "`response_format`",
   streams: "`parscale.streams`",
   weights: "`parscale.weights`",
+  plain_content: "`parscale.plain_content`",
 };
 
 /** Refuses fields that are neither honoured nor without effect. @throws {ApiError} 400 with the name */

@@ -26,6 +26,9 @@ import { WordSplitter } from "./word_splitter.ts";
 /** Words with more characters are rare. */
 const LONG_WORD = 64;
 
+/** Around the id of a marked token: characters that Unicode keeps for a program's own use. */
+const MARK = ["\ufdd0", "\ufdd1"] as const, MARKED = /\ufdd0(\d+)\ufdd1/g;
+
 const UTF8 = new TextEncoder();
 
 /** Parts of a tokenizer. */
@@ -59,6 +62,8 @@ export class ByteLevelBpe implements Tokenizer {
   readonly #isWhole: boolean;
   /** Finders for raw text with and without special tokens, then for normalised text likewise. */
   readonly #finders: Readonly<Record<"raw" | "normalized", readonly AddedTokenFinder[]>>;
+  /** Finds special tokens without the blanks around them. */
+  readonly #special: AddedTokenFinder;
   readonly #idLimit: number;
   readonly #cache = new WordCache();
   readonly #wordIds = new Int32Array(LONG_WORD * 3);
@@ -91,6 +96,9 @@ export class ByteLevelBpe implements Tokenizer {
       new AddedTokenFinder(tokens.filter(({ special }) => !special), this.#splitter),
       new AddedTokenFinder(tokens, this.#splitter),
     ];
+    const special = addedTokens.filter((token) => token.special)
+      .map((token) => ({ ...token, lstrip: false, rstrip: false }));
+    this.#special = new AddedTokenFinder(special, this.#splitter);
     const normalized = addedTokens.filter((token) => token.normalized);
     this.#finders = {
       raw: finders(addedTokens.filter((token) => !token.normalized)),
@@ -100,7 +108,17 @@ export class ByteLevelBpe implements Tokenizer {
     };
   }
 
-  encode(text: string, { specialTokens = true, frame }: EncodeOptions = {}): number[] {
+  markSpecial(text: string): string {
+    const parts = [...this.#special.split(text)];
+    return parts.map((part) => typeof part === "string" ? part : MARK.join(String(part.id))).join(
+      "",
+    );
+  }
+
+  encode(
+    text: string,
+    { specialTokens = true, frame, isMarked = false }: EncodeOptions = {},
+  ): number[] {
     const { before, after } = this.#layout.frame;
     const isFramed = specialTokens && (frame ?? !beginsWith(this, text));
     const ids: number[] = isFramed ? [...before] : [];
@@ -111,12 +129,16 @@ export class ByteLevelBpe implements Tokenizer {
       else {
         for (const piece of normalized.split(this.#normalize(part))) {
           if (typeof piece !== "string") ids.push(piece.id);
-          else this.#encodeWords(piece, ids);
+          else this.#encodeWords(isMarked ? this.#unmark(piece) : piece, ids);
         }
       }
     }
     if (isFramed) { for (const id of after) ids.push(id); }
     return ids;
+  }
+
+  #unmark(text: string): string {
+    return text.replace(MARKED, (mark, id) => this.#added.get(Number(id))?.content ?? mark);
   }
 
   decode(ids: Iterable<number>, options: DecodeOptions = {}): string {

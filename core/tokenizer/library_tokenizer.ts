@@ -118,6 +118,10 @@ class LibraryTokenizer implements Tokenizer {
     );
   }
 
+  markSpecial(_text: string): never {
+    throw new DataError(`tokenizer "${this.directory}" cannot tell special tokens from text`);
+  }
+
   decode(ids: Iterable<number>, options: DecodeOptions = {}): string {
     const known = Array.from(ids).filter((id) => this.#isDecoded(id, options));
     if (known.length === 0) return ""; // the library refuses an empty list

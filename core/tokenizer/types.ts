@@ -13,6 +13,8 @@ export interface EncodeOptions {
    * token of Llama 3; Qwen's has none. By default they are added unless the text begins with that token.
    */
   readonly frame?: boolean;
+  /** True for text with marks of `markSpecial`, which stand for text (default false). */
+  readonly isMarked?: boolean;
 }
 
 /** Options of decoding ids. */
@@ -53,6 +55,12 @@ export interface Tokenizer extends TokenizerInfo {
   readonly longestToken: number;
   /** Ids of a text. Lone surrogates count as U+FFFD. */
   encode(text: string, options?: EncodeOptions): number[];
+  /**
+   * A text with marks in place of its special tokens, so that they stay text when it is encoded with
+   * `isMarked` as a part of another.
+   * @throws {DataError} for a tokenizer of the library, which finds special tokens itself
+   */
+  markSpecial(text: string): string;
   /** Text of ids; bytes that are not UTF-8 become U+FFFD, padding rows of the model nothing. */
   decode(ids: Iterable<number>, options?: DecodeOptions): string;
   /** Starts decoding ids one by one. */

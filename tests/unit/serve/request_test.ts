@@ -114,6 +114,11 @@ Deno.test("values that ask for nothing are taken", () => {
   assertEquals(readRequest("completion", body), readRequest("completion", BODIES.completion));
 });
 
+Deno.test("a temperature above 2 is refused, as by the API", () => {
+  const body = { ...BODIES.chat, temperature: 2.1 };
+  assertStringIncludes(assertThrows(() => readRequest("chat", body), ApiError).message, "2");
+});
+
 Deno.test("schemas of an answer have several names", () => {
   const formats: object[] = [
     { response_format: { type: "json_schema", json_schema: { schema: SCHEMA } } },
