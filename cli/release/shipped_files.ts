@@ -26,6 +26,7 @@ export const UNSEEN = [
   "core/eval/sandbox/interpreter.ts",
   "core/eval/grading/ifeval/data/language_profiles.json.gz",
   "core/eval/grading/ifeval/data/punkt_english.json.gz",
+  "node_modules/markdown-it/dist/browser/markdown-it.umd.min.js",
   "node_modules/onnxruntime-node/package.json",
   "node_modules/pyodide/package.json",
   "node_modules/pyodide/pyodide-lock.json",
@@ -70,6 +71,8 @@ const LOADED = [
   "@huggingface/tokenizers/dist/tokenizers.mjs",
   "deno-std/cli/parse_args.js",
   "deno-std/yaml/**.js",
+  "markdown-it/dist/browser/markdown-it.umd.min.js",
+  "markdown-it/dist/markdown-it.mjs",
   "onnxruntime-node/dist/index.js", // only looked for, to find the folder of the engine
   "pyodide/pyodide-lock.json",
   "pyodide/pyodide.asm.js",
@@ -93,7 +96,7 @@ function glob(pattern: string): RegExp {
 
 const CODE = /\.(js|mjs|cjs|json|wasm)$/;
 const NOISE =
-  /(^|\/)(tests?|examples?|umd|bin)\/|(^|\/)(rollup\.config\.js|tsconfig\.json)$|\.min\.js$/;
+  /(^|\/)(tests?|examples?|umd|bin)\/|(^|\/)(rollup\.config\.js|tsconfig\.json)$|(?<!markdown-it\.umd)\.min\.js$/;
 
 /** Returns whether a file of a package travels; `path` is below the package's folder. */
 export function isShipped(name: string, path: string, engine: string): boolean {

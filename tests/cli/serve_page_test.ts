@@ -40,7 +40,7 @@ Deno.test({
         }`);
       };
       await until(async () => await count("#model option") === 3, "the models are listed");
-      const legend = () => page.evaluate(`document.getElementById("legend").textContent`);
+      const legend = () => page.evaluate(`document.getElementById("weights").textContent`);
       await choose("p4");
       assertEquals(await legend(), "ABCD", "the letters are explained before any answer");
       await choose("p2");
@@ -120,8 +120,19 @@ Deno.test({
     }),
 });
 
+/** An answer in pieces, as the server streams it. */
+const PIECES = [
+  ..."Here:\n\n|```|python|\n|def f|():\n|    pass|\n|```|\n\n|Now `a`, **b** and <i>c</i>:".split(
+    "|",
+  ),
+  "\n\n| x | y |\n|---|---|\n| 1 | [link](https://example.org) |\n\n",
+  "- one\n- ![two](https://example.org/two.png)\n\n[bad](javascript:alert(1))\n\n```\n# ",
+  "x".repeat(200),
+  ..."\n``|`\n|End".split("|"),
+];
+
 Deno.test({
-  name: `the chat page shows code between fences in a block, token by token${REASON}`,
+  name: `the chat page renders Markdown, and shows letters, stop reason and conversation${REASON}`,
   ignore: CHROMIUM === undefined,
   fn: async () => {
     await using server = await TestServer.start(`--model ${CHAT_MODEL}`);
@@ -129,39 +140,72 @@ Deno.test({
     await page.navigate(`${server.url}/`);
     const read = (selector: string, what: string) =>
       page.evaluate(`[...document.querySelectorAll(${JSON.stringify(selector)})].map(${what})`);
-    await until(async () => (await read("#model option", "(x) => x")).length === 1, "the model");
-    const long = "x".repeat(200);
-    const pieces = [
-      ..."Here:\n\n|```|python|\n|def f|():\n|    pass|\n|```|\n\n|Now `a`:\n".split("|"),
-      ..."```\n|# ".split("|"),
-      long,
-      ..."\n``|`\n|End".split("|"),
-    ];
-    const answers = pieces.map((content) => ({
+    const isReady = async () => (await read("#model option", "(x) => x")).length === 1;
+    await until(isReady, "the model");
+    const frames = PIECES.map((content, i) => ({
       model: "m",
       parscale: { streams: 2 },
-      choices: [{ delta: { content }, parscale: { tokens: [{ weights: [0.25, 0.75] }] } }],
+      choices: [{
+        delta: { content },
+        parscale: { tokens: [{ weights: [0.25, 0.75] }] },
+        finish_reason: i === PIECES.length - 1 ? "length" : null,
+      }],
     }));
-    const body = answers.map((frame) => `data: ${JSON.stringify(frame)}\n\n`).join("");
+    const body = frames.map((frame) => `data: ${JSON.stringify(frame)}\n\n`).join("");
     await page.evaluate(`{
-      fetch = () => Promise.resolve(new Response(${JSON.stringify(body)}));
-      document.getElementById("input").value = "Not \`\`\`:\\n\`\`\`\\n2\\n\`\`\`\\nplease";
+      fetch = (_, { body }) => {
+        sent = JSON.parse(body);
+        return Promise.resolve(new Response(${JSON.stringify(body)}));
+      };
+      document.getElementById("system").value = "Be brief";
+      document.getElementById("tokens").value = 20;
+      document.getElementById("input").value = "Not **bold**,\\nplease";
       document.getElementById("form").requestSubmit();
     }`);
-    const text = "(one) => one.textContent";
-    await until(async () => (await read(".assistant", text))[0].endsWith("End"), "the answer");
-    assertEquals(await read(".assistant .code", text), ["def f():\n    pass\n", `# ${long}`]);
-    assertEquals(await read(".assistant", text), [
-      `m, P = 2Here:\n\npython\ndef f():\n    pass\n\nNow \`a\`:\n\n# ${long}\nEnd`,
+    const text = "(one) => one.textContent", shown = "(one) => one.checkVisibility()";
+    await until(async () => (await read(".foot span", text)).at(-1) !== "", "the answer");
+    assertEquals(await page.evaluate("sent.messages"), [
+      { role: "system", content: "Be brief" },
+      { role: "user", content: "Not **bold**,\nplease" },
     ]);
-    assertEquals(await read(".user .code", text), ["2\n"], "a fence begins its line");
-    const fonts = await read(".code", "(one) => getComputedStyle(one).fontFamily");
-    assert(fonts.every((font: string) => font.endsWith("monospace")), fonts.join());
+
+    // Letters: the text as it came, each token with its stream.
+    assertEquals((await read(".tokens", text))[0], PIECES.join(""));
     const letter = `(token) => getComputedStyle(token, "::before").content`;
-    assertEquals(await read(".tokens span", letter), pieces.map(() => `"B"`));
+    assertEquals(await read(".tokens span", letter), PIECES.map(() => `"B"`));
+    assertEquals(await read(".tokens, .assistant .rendered", shown), [true, false]);
     await page.evaluate(`document.getElementById("letters").click()`);
-    assertEquals(await read(".tokens span", letter), pieces.map(() => "none"));
-    const fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth";
-    assert(await page.evaluate(fits), "a long line of code is broken");
+    assertEquals(await read(".tokens, .assistant .rendered", shown), [false, true]);
+
+    const check = async () => {
+      assertEquals(await read(".rendered pre", text), [
+        "def f():\n    pass\n",
+        `# ${"x".repeat(200)}\n`,
+      ]);
+      assertEquals(await read(".rendered :is(td, li, strong)", text), [
+        ...["b", "1", "link", "one", "!two"],
+      ]);
+      assertEquals(await read(".rendered :is(i, img, script)", text), []);
+      assertEquals(await read(".rendered a", "(a) => [a.href, a.target]"), [
+        ["https://example.org/", "_blank"],
+        ["https://example.org/two.png", "_blank"],
+      ]);
+      assertEquals(await read(".foot span", text), ["", "stopped at 20 tokens"]);
+      assertEquals(await read(".message > b", text), ["user", "m, P = 2"]);
+      assertEquals(await read(".user .rendered", text), ["Not **bold**,\nplease"]);
+      assertEquals(await read(".foot button", shown), [true, true], "an answer can be copied");
+      const fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth";
+      assert(await page.evaluate(fits), "nothing is wider than the page");
+    };
+    await check();
+    await page.navigate(`${server.url}/?again`);
+    await until(isReady, "the model again");
+    await check();
+    await page.evaluate(`document.getElementById("clear").click()`);
+    await page.navigate(`${server.url}/`);
+    await until(isReady, "the model once more");
+    assertEquals(await read(".message", text), []);
+    const foreign = page.requests.filter((url) => url.includes("example.org"));
+    assertEquals([foreign, page.complaints], [[], []]);
   },
 });

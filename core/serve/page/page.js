@@ -1,10 +1,17 @@
 "use strict";
 (() => {
   const at = (id) => document.getElementById(id);
-  const ids = ["log", "form", "input", "model", "streams", "speed", "legend"];
-  const [log, form, input, model, streams, speed, legend] = ids.map(at);
-  /** The conversation; a switch of the model keeps it. */
-  const messages = [];
+  const ids = ["log", "form", "input", "system", "model", "streams", "speed"];
+  const [log, form, input, system, model, streams, speed] = ids.map(at);
+  /** HTML in a text stays text, and pictures, which would be fetched, are links. */
+  const markdown = markdownit({ breaks: true }).disable("image");
+  markdown.renderer.rules.link_open = (tokens, i, options, _, self) => {
+    tokens[i].attrSet("target", "_blank");
+    return self.renderToken(tokens, i, options);
+  };
+  /** The conversation, which a switch of the model and a reload keep: role, content, name and note. */
+  const messages = JSON.parse(sessionStorage.getItem("messages") ?? "[]");
+  const keep = () => sessionStorage.setItem("messages", JSON.stringify(messages));
   /** As the server lists them. */
   let models = [];
   let running;
@@ -16,59 +23,43 @@
   /** Names of streams, as in every output. */
   const labelOf = (p, count) => count <= 26 ? String.fromCharCode(65 + p) : String(p + 1);
 
-  function addMessage(role, text) {
-    const element = document.createElement("div");
-    element.className = `message ${role}`;
-    const name = document.createElement("b");
-    name.textContent = role === "assistant" ? model.value : role;
-    element.append(name);
-    const write = writer(element);
-    for (const line of text.match(/.*\n|.+/g) ?? []) write(line);
-    log.append(element);
-    log.scrollTop = log.scrollHeight;
-    return { element, write };
+  function elementOf(tag, className, text = "") {
+    const element = document.createElement(tag);
+    element.className = className;
+    element.textContent = text;
+    return element;
   }
 
-  /** Writes texts as spans; lines between ``` fences form a block of code. */
-  function writer(message) {
-    let block, line = "", ofLine = [], closes = false;
-    const isFence = () => /^ *```/.test(line);
-    const endLine = (token) => {
-      if (closes) token.textContent = token.textContent.replace("\n", "");
-      else if (isFence()) {
-        block = document.createElement("div");
-        block.className = "code";
-        message.append(block);
-      }
-      [line, ofLine, closes] = ["", [], false];
+  /** Adds a message with its name, the text as Markdown, and below it a note and a button that copies. */
+  function addMessage({ role, content, name = role, note = "" }) {
+    const element = elementOf("div", `message ${role}`);
+    const title = elementOf("b", "", name), rendered = elementOf("div", "rendered");
+    const foot = elementOf("div", "foot"), noted = elementOf("span", "", note);
+    const copy = elementOf("button", "copy", "Copy");
+    copy.type = "button";
+    copy.hidden = !navigator.clipboard;
+    copy.addEventListener("click", () => navigator.clipboard.writeText(content));
+    foot.append(noted, copy);
+    element.append(title, rendered, foot);
+    log.append(element);
+    const show = (text) => {
+      content = text;
+      if (role === "assistant") rendered.innerHTML = markdown.render(text);
+      else rendered.textContent = text;
+      log.scrollTop = log.scrollHeight;
     };
-    return (text) => {
-      const token = document.createElement("span");
-      token.textContent = text;
-      (block ?? message).append(token);
-      for (const [i, part] of text.split("\n").entries()) {
-        if (i > 0) endLine(token);
-        if (part !== "") ofLine.push(token);
-        line += part;
-        if (!isFence()) continue;
-        for (const one of ofLine) one.textContent = one.textContent.replaceAll("`", "");
-        if (block) message.append(...ofLine);
-        closes ||= block !== undefined;
-        block = undefined;
-      }
-      return token;
-    };
+    show(content);
+    return { title, rendered, noted, show };
   }
 
   /** Letters and colours of the streams, with the weights of one token. */
   function showLegend(count, weights) {
-    legend.hidden = count < 2;
-    legend.replaceChildren(
+    at("legend").hidden = at("letters-label").hidden = count < 2;
+    at("weights").replaceChildren(
       ...Array.from({ length: count }, (_, p) => {
-        const entry = document.createElement("li"), name = document.createElement("b");
-        name.className = `s${p % 8}`;
-        name.textContent = labelOf(p, count);
-        entry.append(name, weights ? ` ${weights[p].toFixed(4)}` : "");
+        const entry = document.createElement("li");
+        entry.append(elementOf("b", `s${p % 8}`, labelOf(p, count)));
+        if (weights) entry.append(` ${weights[p].toFixed(4)}`);
         return entry;
       }),
     );
@@ -91,17 +82,18 @@
     showLegend(!weights ? 1 : count === "auto" ? most : count);
   }
 
-  /** Marks a token with the letter and colour of the stream with the largest weight. */
-  function mark(token, text, weights) {
+  /** A token with the letter and colour of the stream with the largest weight. */
+  function tokenOf(text, weights) {
     const count = weights.length, most = Math.max(...weights), winner = weights.indexOf(most);
     const strength = Math.round(9 * Math.max(0, (most * count - 1) / (count - 1)));
     const width = [...text].length === 1 ? " narrow" : "";
-    token.className = `s${winner % 8} w${strength}${width}`;
+    const token = elementOf("span", `s${winner % 8} w${strength}${width}`, text);
     token.tabIndex = 0;
     token.dataset.stream = labelOf(winner, count);
     token.setAttribute("aria-label", `${text}, stream ${token.dataset.stream}`);
     token.addEventListener("mouseenter", () => showLegend(count, weights));
     token.addEventListener("focus", () => showLegend(count, weights));
+    return token;
   }
 
   async function* frames(response) {
@@ -120,41 +112,53 @@
     }
   }
 
+  /** The conversation as the server takes it. */
+  function sent() {
+    const text = system.value.trim();
+    const first = text === "" ? [] : [{ role: "system", content: text }];
+    return [...first, ...messages.map(({ role, content }) => ({ role, content }))];
+  }
+
   async function ask() {
-    const { element, write } = addMessage("assistant", ""), name = element.firstChild;
+    const { title, rendered, noted, show } = addMessage({
+      role: "assistant",
+      content: "",
+      name: model.value,
+    });
     running = new AbortController();
     at("send").disabled = true;
     at("stop").disabled = false;
-    let answer = "", count = 0, began = 0;
+    let tokens, answer = "", count = 0, began = 0;
     try {
+      const limit = Number(at("tokens").value);
       const response = await fetch("/v1/chat/completions", {
         method: "POST",
         headers: { "content-type": "application/json", ...headers() },
         signal: running.signal,
         body: JSON.stringify({
           model: model.value,
-          messages,
+          messages: sent(),
           stream: true,
           temperature: Number(at("temperature").value),
-          max_tokens: Number(at("tokens").value),
+          max_tokens: limit,
           parscale: wanted(),
         }),
       });
       if (!response.ok) throw new Error((await response.json()).error.message);
       for await (const frame of frames(response)) {
         if (frame.error) throw new Error(frame.error.message);
-        if (frame.parscale) name.textContent = `${frame.model}, P = ${frame.parscale.streams}`;
+        if (frame.parscale) title.textContent = `${frame.model}, P = ${frame.parscale.streams}`;
         const [choice] = frame.choices;
-        if (!choice) continue;
-        const text = choice.delta.content ?? "";
+        if (choice?.finish_reason === "length") noted.textContent = `stopped at ${limit} tokens`;
+        const text = choice?.delta.content ?? "";
         if (text === "") continue;
         answer += text;
-        const token = write(text), weights = choice.parscale?.tokens.at(-1)?.weights;
+        const weights = choice.parscale?.tokens.at(-1)?.weights;
         if (weights?.length > 1) {
-          element.classList.add("tokens");
-          mark(token, text, weights);
+          if (!tokens) rendered.before(tokens = elementOf("div", "tokens"));
+          tokens.append(tokenOf(text, weights));
         }
-        log.scrollTop = log.scrollHeight;
+        show(answer);
         if (count++ === 0) began = performance.now();
         else {
           const rate = (count - 1) / (performance.now() - began) * 1000;
@@ -162,10 +166,15 @@
         }
       }
     } catch (error) {
-      if (error.name !== "AbortError") addMessage("error", error.message);
+      if (error.name === "AbortError") noted.textContent = "stopped";
+      else addMessage({ role: "error", content: error.message });
     }
     // Nothing to answer is left where the conversation was cleared meanwhile.
-    if (messages.length > 0) messages.push({ role: "assistant", content: answer });
+    if (messages.length > 0) {
+      const [name, note] = [title.textContent, noted.textContent];
+      messages.push({ role: "assistant", content: answer, name, note });
+    }
+    keep();
     running = undefined;
     at("send").disabled = false;
     at("stop").disabled = true;
@@ -178,7 +187,8 @@
     if (text === "" || running) return;
     input.value = "";
     messages.push({ role: "user", content: text });
-    addMessage("user", text);
+    keep();
+    addMessage(messages.at(-1));
     ask();
   });
   input.addEventListener("keydown", (event) => {
@@ -191,6 +201,7 @@
   at("clear").addEventListener("click", () => {
     running?.abort();
     messages.length = 0;
+    keep();
     log.replaceChildren();
     showStreams();
   });
@@ -221,5 +232,6 @@
   model.addEventListener("change", useDefault);
   streams.addEventListener("change", showStreams);
   at("key").addEventListener("change", list);
+  for (const message of messages) addMessage(message);
   list();
 })();

@@ -1,5 +1,6 @@
 /** The chat page: one HTML file whose policy allows its own script and style, and this server alone. */
 import { createHash } from "node:crypto";
+import { createRequire } from "node:module";
 import body from "./page.html" with { type: "text" };
 import script from "./page.js" with { type: "text" };
 import own from "./page.css" with { type: "text" };
@@ -8,11 +9,16 @@ import { PAGE_STYLE, streamStyle } from "../../analysis/stream_look.ts";
 /** Colours come round again after eight streams. */
 const style = PAGE_STYLE + streamStyle(8) + own;
 
+/** Renders Markdown, and leaves HTML in it as text. */
+const MARKDOWN = Deno.readTextFileSync(
+  createRequire(import.meta.url).resolve("markdown-it/browser"),
+);
+
 const hash = (text: string) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
 
 const POLICY = [
   "default-src 'none'",
-  `script-src ${hash(script)}`,
+  `script-src ${hash(MARKDOWN)} ${hash(script)}`,
   `style-src ${hash(style)}`,
   "connect-src 'self'",
   "img-src data:",
@@ -32,7 +38,8 @@ const HTML = `<!doctype html>
 <style>${style}</style>
 </head>
 <body>
-${body}<script>${script}</script>
+${body}<script>${MARKDOWN}</script>
+<script>${script}</script>
 </body>
 </html>
 `;
