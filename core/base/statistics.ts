@@ -1,5 +1,5 @@
 /**
- * Order statistics of a few numbers, and moving averages of many.
+ * Order statistics of a few numbers.
  *
  * Between two ranks the value is interpolated, as NumPy and R do unless told otherwise.
  */
@@ -17,20 +17,6 @@ export function centerOf(values: readonly number[]): { median: number; spread: n
   const sorted = values.toSorted((a, b) => a - b);
   const at = (share: number) => quantileOf(sorted, share);
   return { median: at(0.5), spread: at(0.75) - at(0.25) };
-}
-
-/**
- * Exponential moving average after `count` values, of which `value` is the last and `before` averages the
- * others. Corrected for its start, as Adam's moments are: the first values do not outweigh later ones.
- */
-export function movingAverage(
-  before: number | undefined,
-  value: number,
-  count: number,
-  decay: number,
-): number {
-  if (before === undefined) return value;
-  return before + (1 - decay) / (1 - decay ** count) * (value - before);
 }
 
 /** Median of at least one number in any order. */

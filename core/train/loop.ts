@@ -6,7 +6,6 @@
  * takes effect between steps, after a save. Where several processes train together, each is given its own
  * batches and a signal that aborts in all of them at once; decisions depend on sums over all.
  */
-import { movingAverage } from "../base/statistics.ts";
 import type { Feed } from "../collective/collective.ts";
 import type { Batch } from "../data/batches.ts";
 import { learningRateFactor, type ScheduleOptions } from "./schedule.ts";
@@ -16,6 +15,9 @@ import type { TrainingState } from "./training_state.ts";
 
 /** Decay of the smoothed loss. */
 export const EMA = 0.95;
+
+/** Steps whose mean says how high the loss is: that of one short row says little. */
+export const MEAN_STEPS = 5;
 
 /** Options of a run. */
 export interface LoopOptions {
@@ -39,9 +41,9 @@ export interface StepReport {
   readonly tokens: number;
   /** Mean over predicted tokens in nats, before the update. */
   readonly loss: number;
-  /** Loss smoothed over steps by `EMA`. */
+  /** Loss smoothed over steps by `EMA`, with equal weight for each token. */
   readonly lossEma: number;
-  /** Loss of the first step of the run. */
+  /** Mean over the first `MEAN_STEPS` steps of the run, or those so far. */
   readonly firstLoss: number;
   /** Before clipping. */
   readonly gradNorm: number;
@@ -100,8 +102,10 @@ export async function train(
 
     state.step = step;
     state.tokens += used!;
-    state.lossEma = movingAverage(state.lossEma, loss, step, EMA);
-    state.firstLoss ??= loss;
+    const { lossEma = loss, firstLoss = loss } = state;
+    state.emaTokens = EMA * state.emaTokens + used!;
+    state.lossEma = lossEma + used! / state.emaTokens * (loss - lossEma);
+    if (step <= MEAN_STEPS) state.firstLoss = firstLoss + used! / state.tokens * (loss - firstLoss);
     state.cursor = feed.cursor;
     // A run that is to end does not validate first, which may take minutes.
     const due = !hooks.signal.aborted && (step % options.evalEvery === 0 || step === steps);
@@ -110,7 +114,7 @@ export async function train(
       tokens: state.tokens,
       loss,
       lossEma: state.lossEma,
-      firstLoss: state.firstLoss,
+      firstLoss: state.firstLoss ?? loss,
       gradNorm,
       clipScale,
       rates,

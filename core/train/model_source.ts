@@ -199,7 +199,9 @@ function withChoices(base: ModelConfig, choices: ModelChoices): ModelConfig {
   const P = streams ?? base.streams;
   const used = new Set(transforms ?? (isParScale(base) ? transformsOf(base) : ["prefix"]));
   if (loraRank !== undefined && !used.has("lora")) {
-    throw new UsageError("`--lora-rank` needs `--transform lora`");
+    throw new UsageError("`--lora-rank` needs `--transform lora`", {
+      hints: ["add `--transform lora`, or leave `--lora-rank` out"],
+    });
   }
   const M = prefixTokens ?? (isParScale(base) ? base.prefixTokens : 48);
   const config = {

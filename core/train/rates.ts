@@ -56,7 +56,7 @@ function reasonOf(
   { params, prefixStart, config, substitute }: ModelSource,
 ): string | undefined {
   if (params === "all" || substitute || !isParScale(config)) return undefined;
-  const start = { text: "start as large as keys of text", normal: "start near zero" };
+  const start = { text: "start at the keys and values of a text", normal: "start near zero" };
   const count = parameterSpecs(config).filter(({ introduced }) => !introduced)
     .reduce((sum, { shape }) => sum + elementCount(shape), 0);
   const parts = [

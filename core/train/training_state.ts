@@ -36,9 +36,11 @@ export interface TrainingState {
   step: number;
   /** Tokens read, padding not counted. */
   tokens: number;
-  /** Exponential moving average of the loss; undefined before the first step. */
+  /** Exponential moving average of the loss over tokens; undefined before the first step. */
   lossEma: number | undefined;
-  /** Loss of the first step; undefined before it. */
+  /** Tokens that it averages over, those of earlier steps decayed. */
+  emaTokens: number;
+  /** Mean loss of the first steps; undefined before them. */
   firstLoss: number | undefined;
   /** Position of the next batch; see `core/data`. */
   cursor: unknown;
@@ -69,8 +71,8 @@ export async function saveState(
   );
   await writeSafetensors(`${folder}/${TENSORS}`, tensors);
   await parts.return();
-  const { step, tokens, lossEma = null, firstLoss = null, cursor } = state;
-  const losses = { loss_ema: lossEma, first_loss: firstLoss };
+  const { step, tokens, lossEma = null, emaTokens, firstLoss = null, cursor } = state;
+  const losses = { loss_ema: lossEma, ema_tokens: emaTokens, first_loss: firstLoss };
   writeJson(`${folder}/${STATE}`, { schema: SCHEMA, step, tokens, ...losses, cursor });
 }
 
@@ -163,7 +165,7 @@ function otherTensors(path: string, name: string): DataError {
 }
 
 function parseState(json: JsonObject, path: string): TrainingState {
-  const { schema, step, tokens, loss_ema, first_loss, cursor } = json;
+  const { schema, step, tokens, loss_ema, ema_tokens, first_loss, cursor } = json;
   const whole = (value: unknown): value is number =>
     Number.isSafeInteger(value) && Number(value) >= 0;
   if (schema !== SCHEMA || !whole(step) || !whole(tokens)) {
@@ -172,5 +174,12 @@ function parseState(json: JsonObject, path: string): TrainingState {
     );
   }
   const number = (value: unknown) => typeof value === "number" ? value : undefined;
-  return { step, tokens, lossEma: number(loss_ema), firstLoss: number(first_loss), cursor };
+  return {
+    step,
+    tokens,
+    lossEma: number(loss_ema),
+    emaTokens: number(ema_tokens) ?? 0,
+    firstLoss: number(first_loss),
+    cursor,
+  };
 }

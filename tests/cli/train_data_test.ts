@@ -122,6 +122,8 @@ Deno.test("validation: a file or a share, at the asked steps and at the end", ()
     ]);
     const present = file!.map(({ eval_loss }) => eval_loss !== null);
     assertEquals(present, [false, true, false, true, true]);
+    const [before] = place.metrics("file");
+    assertEquals([before.step, before.loss, typeof before.eval_loss], [0, null, "number"]);
     assertEquals(share!.map(({ tokens }) => tokens), [64, 128, 192, 256], "16 of 20 rows");
     const told = overfit!.filter(({ eval_loss }) => eval_loss !== null);
     assertEquals(told.map(({ step }) => step), [5, 10, 15]);

@@ -59,7 +59,7 @@ export class Workplace {
   async trained(line: string, options: RunOptions = {}): Promise<any[]> {
     const result = await this.train(`${line} -q`, options);
     assertEquals([result.code, result.stderr], [0, ""], line);
-    return this.metrics(/--out (\S+)/.exec(line)![1]!);
+    return this.metrics(/--out (\S+)/.exec(line)![1]!).filter(({ step }) => step > 0);
   }
 
   /** Starts `parscale train` without waiting for it. */

@@ -109,7 +109,9 @@ async function valuesOf(given: Case, device: string, folder: string) {
   }
   if (!trains) return given.read?.(JSON.parse(stdout).results) ?? [];
   const lines = (await Deno.readTextFile(`${folder}/run/metrics.jsonl`)).trim().split("\n");
-  const steps = lines.map((line) => JSON.parse(line)).filter(({ loss }) => loss !== undefined);
+  const steps = lines.map((line) => JSON.parse(line)).filter(({ loss }) =>
+    typeof loss === "number"
+  );
   return given.read!(steps);
 }
 

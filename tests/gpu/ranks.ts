@@ -63,7 +63,7 @@ async function train(folder: string, world: number, device: string): Promise<Ste
     throw new Error(`training over ${world} ranks ended with the codes\n${each.join("\n")}`);
   }
   const lines = (await Deno.readTextFile(`${out}/metrics.jsonl`)).trim().split("\n");
-  return lines.map((line) => JSON.parse(line)).filter(({ loss }) => loss !== undefined);
+  return lines.map((line) => JSON.parse(line)).filter(({ loss }) => typeof loss === "number");
 }
 
 /**

@@ -40,6 +40,7 @@ async function assertEqualRuns(place: Workplace, found: string, expected: string
   ours.forEach((row, i) => {
     const relative = (key: string) => Math.abs(row[key] / theirs[i][key] - 1);
     assertEquals(row.tokens, theirs[i].tokens);
+    if (row.step === 0) return;
     assert(relative("loss") < 1e-6, `step ${row.step}: loss ${row.loss}, ${theirs[i].loss}`);
     assert(relative("grad_norm") < 1e-5, `step ${row.step}: norm ${row.grad_norm}`);
   });
@@ -142,7 +143,7 @@ for (const mpi of MPIS) {
     await trained(mpi, 4, place, "--resume --out parts");
     await assertEqualRuns(place, "parts", "solo");
     const worlds = place.metrics("parts").map(({ world }) => world);
-    assertEquals(worlds, [...Array(6).fill(2), ...Array(6).fill(1), ...Array(8).fill(4)]);
+    assertEquals(worlds, [...Array(7).fill(2), ...Array(6).fill(1), ...Array(8).fill(4)]);
     const evals = (run: string) => place.metrics(run).map(({ eval_loss }) => eval_loss);
     evals("parts").forEach((loss, i) => {
       const other = evals("solo")[i];

@@ -74,17 +74,17 @@ Deno.test("train --resume reads the commit that the run was begun with, without 
     hub.take();
     await using later = startHub([repository(LATER)]);
     const moved = { ...env, HF_ENDPOINT: later.url };
-    await place.trained("--resume --out run", { env: moved });
+    const resumed = await place.trained("--resume --out run", { env: moved });
     assertEquals(later.take(), []);
-    assertEquals(place.metrics("run").map(({ loss }) => loss), whole.map(({ loss }) => loss));
+    assertEquals(resumed.map(({ loss }) => loss), whole.map(({ loss }) => loss));
 
     await Deno.remove(`${place.cwd}/cache`, { recursive: true });
     place.write("run/last", "checkpoint-000002\n");
     const gone = await place.train("--resume --out run", { env: moved });
     assertEquals(gone.code, 3);
     assertStringIncludes(gone.stderr, `no revision "${FIRST}"`);
-    await place.trained("--resume --out run", { env });
-    assertEquals(place.metrics("run").map(({ loss }) => loss), whole.map(({ loss }) => loss));
+    const again = await place.trained("--resume --out run", { env });
+    assertEquals(again.map(({ loss }) => loss), whole.map(({ loss }) => loss));
   }));
 
 Deno.test("train killed while it reads from the hub fetches no finished file again", () =>

@@ -24,14 +24,17 @@ export interface PlotPlan extends Pick<PlotValues, "x" | "measure" | "ema" | "ti
 /** Kind of loss. */
 export type Measure = "train" | "eval";
 
-/** A place on the curve of a run. */
+/** A place on a curve. */
 export type Point = readonly [x: number, loss: number];
+
+/** The loss of a step, with its tokens. */
+export type StepLoss = readonly [x: number, loss: number, tokens?: number];
 
 /** The losses of one run. */
 export interface RunLosses {
   readonly path: string;
   readonly label: string;
-  readonly points: Readonly<Record<Measure, readonly Point[]>>;
+  readonly points: Readonly<Record<Measure, readonly StepLoss[]>>;
 }
 
 const FIELDS: Readonly<Record<Measure, string>> = { train: "loss", eval: "eval_loss" };
@@ -121,20 +124,21 @@ function pointsOf(
   key: string,
   measure: Measure,
   name: string,
-): Point[] {
+): StepLoss[] {
   const field = FIELDS[measure];
-  return rows.flatMap((row, i): Point[] => {
+  return rows.flatMap((row, i): StepLoss[] => {
     const at = row[key], loss = row[field] ?? undefined;
     if (loss === undefined) return [];
     const wrong = typeof at !== "number" ? key : typeof loss !== "number" ? field : undefined;
-    if (wrong === undefined) return [[at as number, loss as number]];
+    const tokens = Number(row.tokens) - Number(rows[i - 1]?.tokens ?? 0);
+    if (wrong === undefined) return [[at as number, loss as number, tokens > 0 ? tokens : 1]];
     throw new DataError(
       `row ${i + 1} of ${name} has ${wrong} ${show(row[wrong])}, expected a number`,
     );
   });
 }
 
-/** Moves each run that continues from another one behind it, in whatever order they are given. */
+/** Moves each run that continues from another one after it, in whatever order they are given. */
 async function chained(runs: readonly RunLosses[]): Promise<RunLosses[]> {
   const parents = await Promise.all(runs.map((run) => parentOf(run, runs)));
   if (parents.every((parent) => parent === undefined)) {
@@ -150,7 +154,8 @@ async function chained(runs: readonly RunLosses[]): Promise<RunLosses[]> {
   };
   return runs.map((run) => {
     const offset = offsetOf(run);
-    const move = (points: readonly Point[]) => points.map(([x, loss]): Point => [x + offset, loss]);
+    const move = (points: readonly StepLoss[]) =>
+      points.map(([x, ...rest]): StepLoss => [x + offset, ...rest]);
     return { ...run, points: { train: move(run.points.train), eval: move(run.points.eval) } };
   });
 }

@@ -1,6 +1,5 @@
 /** Carries out `parscale plot`: a chart with a table, rows with all points, an SVG file. */
 import { UsageError } from "../../../core/base/errors.ts";
-import { movingAverage } from "../../../core/base/statistics.ts";
 import type { Context } from "../../framework/context.ts";
 import { renderChart, type Series } from "../../output/chart.ts";
 import { Report } from "../../output/report.ts";
@@ -14,6 +13,7 @@ import {
   type PlotValues,
   type Point,
   type RunLosses,
+  type StepLoss,
 } from "./plan.ts";
 
 /** Points of a curve; more than the figure has pixels would not show. */
@@ -121,11 +121,12 @@ interface Curve {
 }
 
 /** Smooths losses as `loss_ema` of a run is. */
-export function smooth(points: readonly Point[], decay: number): Point[] {
-  let average: number | undefined;
-  return points.map(([x, loss], i) => {
-    average = movingAverage(average, loss, i + 1, decay);
-    return [x, average];
+export function smooth(points: readonly StepLoss[], decay: number): Point[] {
+  let sum = 0, weight = 0;
+  return points.map(([x, loss, tokens = 1]) => {
+    sum = decay * sum + tokens * loss;
+    weight = decay * weight + tokens;
+    return [x, sum / weight];
   });
 }
 
@@ -142,7 +143,9 @@ export function curvesOf(
         .filter((points) => points.length > 0);
       if (all.length === 0) return [];
       const lastLoss = all.reduce((sum, points) => sum + points.at(-1)![1], 0) / all.length;
-      const drawn = kind === "train" ? all.map((points) => smooth(points, ema)) : all;
+      const drawn = all.map((points) =>
+        kind === "train" ? smooth(points, ema) : points.map(([x, loss]): Point => [x, loss])
+      );
       return [{ label, measure: kind, runs: all.length, lastLoss, ...joined(label, drawn) }];
     })
   );

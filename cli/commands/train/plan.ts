@@ -197,7 +197,7 @@ function dataPlan(values: TrainValues): DataPlan {
     });
   }
   const { steps, tokens, epochs = steps ?? tokens ? undefined : 1 } = values;
-  // An epoch of a data set on the hub may be terabytes: one says so oneself.
+  // Hub data has no default number of epochs: one may be terabytes.
   if (values.epochs !== epochs && train.some(isHubData)) {
     throw new UsageError("data on the hub need `--steps`, `--tokens` or `--epochs`", {
       hints: ["for a first try: --steps 100"],

@@ -25,7 +25,15 @@ import type { EndingSignal } from "../../output/signals.ts";
 import { type Ranks, withRanks } from "../../ranks/ranks.ts";
 import { type Extension, planTraining, type TrainPlan, type TrainValues } from "./plan.ts";
 import { noRoomError, type PreparedRun, prepareRun, requireMemory } from "./prepare.ts";
-import { describe, metricsRow, progressLine, RunWatch, writeCard } from "./show.ts";
+import {
+  describe,
+  type MeasuredStep,
+  metricsRow,
+  progressLine,
+  RunWatch,
+  startText,
+  writeCard,
+} from "./show.ts";
 
 /** Runs the command. */
 export async function run(values: TrainValues, ctx: Context): Promise<void> {
@@ -111,6 +119,7 @@ async function trainInto(
     : undefined;
   const total = run.loop.schedule.steps;
   if (total <= start.step) io.note(`"${out}" is complete: all ${start.step} steps are done`);
+  else io.note(startText(run));
   const watch = new RunWatch(io, run);
   let last: StepReport | undefined;
   let startLoss: number | undefined;
@@ -124,6 +133,12 @@ async function trainInto(
   // Ranks read equal parts, within a batch.
   const validated = run.data.evalSize && Math.ceil(run.data.evalSize.tokens / ranks.world);
   using validating = new ReadingProgress(io, "Validating");
+  const write = (step: MeasuredStep) => {
+    const row = metricsRow(step, ranks.world);
+    folder?.appendMetrics(toJson(row) + "\n");
+    if (invocation.format === "jsonl") report.row(row);
+    if (events) writeEvents(events, row);
+  };
   const hooks = {
     signal: ranks.signal,
     onValidate: (tokens: number) => validating.update(tokens, validated),
@@ -132,16 +147,14 @@ async function trainInto(
       startLoss = loss;
       watch.start(loss);
       progress.restart();
+      write({ step: 0, tokens: 0, evalLoss: loss });
       io.note(`validation loss before the first step: ${loss.toFixed(4)}`);
     },
     onStep(step: StepReport) {
       validating.end();
       last = step;
       evalLoss = step.evalLoss ?? evalLoss;
-      const row = metricsRow(step, ranks.world);
-      folder?.appendMetrics(toJson(row) + "\n");
-      if (invocation.format === "jsonl") report.row(row);
-      if (events) writeEvents(events, row);
+      write(step);
       progress.update(step.step);
       if (step.evalLoss !== undefined) {
         io.note(`validation loss after step ${step.step}: ${step.evalLoss.toFixed(4)}`);
@@ -182,6 +195,9 @@ async function trainInto(
   };
   if (invocation.format === "jsonl") await report.finish();
   else await report.finish(results);
+  if (last && invocation.format === "table") {
+    io.note(`try it with \`parscale generate --model ${out} --prompt "..."\``);
+  }
   if (last) io.detail(`a step took ${formatDuration(last.seconds)}`);
 }
 
@@ -192,7 +208,14 @@ async function begin(
   checkpoint: string | undefined,
 ): Promise<TrainingState> {
   const { cursor } = run.stream;
-  const fresh = { step: 0, tokens: 0, lossEma: undefined, firstLoss: undefined, cursor };
+  const fresh = {
+    step: 0,
+    tokens: 0,
+    lossEma: undefined,
+    emaTokens: 0,
+    firstLoss: undefined,
+    cursor,
+  };
   if (checkpoint === undefined) return fresh;
   const state = await loadState(checkpoint, trainer);
   run.stream.seek(state.cursor as typeof cursor);

@@ -4,12 +4,12 @@ import { statIfExists } from "../../../core/base/files.ts";
 import { memoryInfo } from "../../../core/base/platform/mod.ts";
 import { CARD_FILE, modelCard } from "../../../core/convert/model_card.ts";
 import { describeRow } from "../../../core/data/batches.ts";
-import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
-import type { StepReport } from "../../../core/train/loop.ts";
+import { countParameters, elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
 import { writeFile } from "../../../core/storage/write_file.ts";
+import { MEAN_STEPS, type StepReport } from "../../../core/train/loop.ts";
 import { defaultRates } from "../../../core/train/rates.ts";
 import { requireNoRun } from "../../../core/train/run_folder.ts";
-import type { RateKind } from "../../../core/train/trainable.ts";
+import { groupTensors, type RateKind } from "../../../core/train/trainable.ts";
 import type { TrainingState } from "../../../core/train/training_state.ts";
 import type { PlanText } from "../../output/plan.ts";
 import type { Io } from "../../output/io.ts";
@@ -42,7 +42,7 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
   const batch = stream.next()!;
   const decode = (ids: Int32Array) => tokenizer ? tokenizer.decode(ids) : ids.join(" ");
   const row = describeRow(batch, 0, decode).map(({ start, length, text }) =>
-    `  slots ${start} to ${start + length - 1}: ${JSON.stringify(text)}`
+    `  tokens ${start} to ${start + length - 1}: ${JSON.stringify(text)}`
   );
   const used = batch.used / (batch.filledRows * batch.tokens);
   const { config } = source;
@@ -57,9 +57,9 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
     `trained parameters: ${grouped(count(trainer.trained))} of ${
       grouped(count(parameterSpecs(source.config)))
     } in ${counted(trainer.trained.length, "tensor")}`,
-    `steps: ${
-      grouped(loop.schedule.steps)
-    } of ${plan.length.batch} rows of ${data.tokens} tokens, ` +
+    `steps: ${grouped(loop.schedule.steps)} of ${
+      counted(plan.length.batch, "row")
+    } of ${data.tokens} tokens, ` +
     `${grouped(perStep)} tokens a step in ${counted(loop.microBatches * world, "micro-batch")}`,
     ...(run.rateReason === undefined ? [] : [`learning rates: ${run.rateReason}`]),
     `data: ${await dataText(plan.data.train)}, ${
@@ -130,21 +130,25 @@ async function dataText([first, ...more]: readonly string[]): Promise<string> {
   return `${first} and ${more.length} more${bytes > 0 ? `, ${bytesText(bytes)}` : ""}`;
 }
 
+/** A step, or the validation before the first. */
+export type MeasuredStep = Pick<StepReport, "step" | "tokens" | "evalLoss"> & Partial<StepReport>;
+
 /** A line of `metrics.jsonl`; `world` is the number of ranks. */
-export function metricsRow(step: StepReport, world: number): Record<string, unknown> {
+export function metricsRow(step: MeasuredStep, world: number): Record<string, unknown> {
+  const { tokensPerSecond: rate } = step;
   return {
     step: step.step,
     tokens: step.tokens,
-    loss: step.loss,
-    loss_ema: step.lossEma,
-    grad_norm: step.gradNorm,
-    clip_scale: step.clipScale,
-    lr: step.rates.backbone,
-    lr_prefix: step.rates.prefix,
-    lr_aggregator: step.rates.aggregator,
-    tokens_per_s: Math.round(step.tokensPerSecond),
-    step_s: step.seconds,
-    data_wait: step.dataWait,
+    loss: step.loss ?? null,
+    loss_ema: step.lossEma ?? null,
+    grad_norm: step.gradNorm ?? null,
+    clip_scale: step.clipScale ?? null,
+    lr: step.rates?.backbone ?? null,
+    lr_prefix: step.rates?.prefix ?? null,
+    lr_aggregator: step.rates?.aggregator ?? null,
+    tokens_per_s: rate === undefined ? null : Math.round(rate),
+    step_s: step.seconds ?? null,
+    data_wait: step.dataWait ?? null,
     eval_loss: step.evalLoss ?? null,
     stream_weights: step.streamWeights ?? null,
     world,
@@ -174,14 +178,22 @@ export function progressLine(
   ];
 }
 
+/** Line before the first step: what is trained, and at which rates. */
+export function startText({ source, trainer, loop: { rates } }: PreparedRun): string {
+  const groups = groupTensors(trainer.trained);
+  const kinds = [...new Set(groups.map(({ rate }) => rate))];
+  const trained = groups.reduce((sum, { count }) => sum + count, 0);
+  const all = countParameters(source.config).total;
+  return `training ${grouped(trained)} of ${grouped(all)} parameters: ` +
+    kinds.map((kind) => `${kind} at ${rates[kind]}`).join(", ");
+}
+
 /** Share of the floor at which a stream counts as dead. */
 const MARGIN = 1.25;
 /** Steps over which a stream's weight is averaged before it is tested. */
 const PATIENCE = 20;
 /** Share of the first loss above which a run counts as diverging. */
 const DIVERGED = 1.5;
-/** Share of a step's mean tokens below which its loss says little: the last row of an epoch may be short. */
-const SHORT = 0.25;
 
 /**
  * Warns at the step at which a run goes wrong: its loss is far above that of the start, or a stream is
@@ -190,6 +202,8 @@ const SHORT = 0.25;
 export class RunWatch {
   readonly #averages: number[] = [];
   readonly #warned = new Set<number | "loss">();
+  /** The last `MEAN_STEPS` steps. */
+  readonly #last: StepReport[] = [];
   #steps = 0;
   /** Loss on the validation data before the first step. */
   #before = 0;
@@ -204,11 +218,13 @@ export class RunWatch {
   /** Takes note of a step. */
   look(step: StepReport): void {
     this.#steps++;
-    const first = Math.max(step.firstLoss, this.#before);
-    const isShort = step.tokensPerSecond * step.seconds < SHORT * step.tokens / step.step;
-    if (step.loss > DIVERGED * first && !isShort) {
-      const [loss, from] = [step.loss.toFixed(4), first.toFixed(4)];
-      const message = `the loss of step ${step.step} is ${loss}, where the run began with ${from}`;
+    this.#last.push(step);
+    if (this.#last.length > MEAN_STEPS) this.#last.shift();
+    const first = Math.max(step.firstLoss, this.#before), loss = meanLoss(this.#last);
+    if (this.#last.length === MEAN_STEPS && loss > DIVERGED * first) {
+      const message =
+        `the mean loss of the last ${MEAN_STEPS} steps is ${loss.toFixed(4)} at step ` +
+        `${step.step}, where the run began with ${first.toFixed(4)}`;
       this.#warn("loss", message, lowerRates(this.run));
     }
     step.streamWeights?.forEach((weight, p) => this.#lookAt(p, weight, step));
@@ -236,6 +252,13 @@ export class RunWatch {
     this.#warned.add(what);
     this.io.warn(message, `start anew with ${rates}`);
   }
+}
+
+/** Mean over the tokens of steps. */
+function meanLoss(steps: readonly StepReport[]): number {
+  const weights = steps.map(({ tokensPerSecond, seconds }) => tokensPerSecond * seconds);
+  const sum = steps.reduce((sum, { loss }, i) => sum + loss * weights[i]!, 0);
+  return sum / weights.reduce((a, b) => a + b);
 }
 
 /** Flags with lower rates for all that is trained. */

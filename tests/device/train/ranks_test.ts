@@ -58,7 +58,7 @@ async function trainAs(ranks: Collective | DataParallel, options: Options = {}):
   const longRows = "error" as const;
   const rows = { tokens: 8, batch: 1, seed: 3, pack: false, shuffle: true, epochs: 1, longRows };
   const stream = new BatchStream([{ stores }], rows);
-  const none = { lossEma: undefined, firstLoss: undefined };
+  const none = { lossEma: undefined, emaTokens: 0, firstLoss: undefined };
   let start: TrainingState = { step: 0, tokens: 0, ...none, cursor: stream.cursor };
   if (options.resume) {
     start = await loadState(options.resume, trainer);

@@ -244,7 +244,14 @@ test("a run continues from the processor to webgpu and back, by micro-batches", 
     const expected = await stepsOf(await on(cpu), 1, 6);
     for (const [first, second] of [[cpu, device], [device, cpu]]) {
       const before = await on(first), after = await on(second);
-      const state = { step: 3, tokens: 0, lossEma: undefined, firstLoss: undefined, cursor: null };
+      const state = {
+        step: 3,
+        tokens: 0,
+        lossEma: undefined,
+        emaTokens: 0,
+        firstLoss: undefined,
+        cursor: null,
+      };
       const losses = await stepsOf(before, 1, 3);
       await saveState(folder, before, state);
       await loadState(folder, after);

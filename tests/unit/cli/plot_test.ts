@@ -1,13 +1,17 @@
 /** Curves of `parscale plot`: smoothing, several runs of a label, logarithmic axes, ranges in SVG. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { curvesOf, seriesOf, thinned } from "../../../cli/commands/plot/run.ts";
-import type { Point, RunLosses } from "../../../cli/commands/plot/plan.ts";
+import type { Point, RunLosses, StepLoss } from "../../../cli/commands/plot/plan.ts";
 import { renderChart } from "../../../cli/output/chart.ts";
 import { renderSvgChart } from "../../../cli/output/vega.ts";
 
 const BOTH = { measure: ["train", "eval"], ema: 0 } as const;
 
-function run(label: string, train: readonly Point[], evaluated: readonly Point[] = []): RunLosses {
+function run(
+  label: string,
+  train: readonly StepLoss[],
+  evaluated: readonly StepLoss[] = [],
+): RunLosses {
   return { path: label, label, points: { train, eval: evaluated } };
 }
 
@@ -22,8 +26,8 @@ Deno.test("runs of one label are their mean and range where all of them are", ()
 });
 
 Deno.test("only the training loss is smoothed, and curves stand in the order of the runs", () => {
-  const points: Point[] = [[1, 4], [2, 2]];
-  const smoothed = 4 + 0.5 / 0.75 * (2 - 4);
+  const points: StepLoss[] = [[1, 4, 10], [2, 2, 30]];
+  const smoothed = (0.5 * 10 * 4 + 30 * 2) / (0.5 * 10 + 30);
   const curves = curvesOf([run("b", points, points), run("a", points)], { ...BOTH, ema: 0.5 });
   assertEquals(
     curves.map(({ label, measure, points }) => [label, measure, points[1]![1]]),

@@ -5,7 +5,14 @@ import { type LoopOptions, type StepReport, train } from "../../../core/train/lo
 import type { Trainer } from "../../../core/train/trainer.ts";
 
 const FEED = { next: () => ({ predicted: 8, used: 8 }) as Batch, cursor: {} };
-const START = { step: 0, tokens: 0, lossEma: undefined, firstLoss: undefined, cursor: {} };
+const START = {
+  step: 0,
+  tokens: 0,
+  lossEma: undefined,
+  emaTokens: 0,
+  firstLoss: undefined,
+  cursor: {},
+};
 
 /** A trainer that computes nothing, with some parts of its own. */
 const trainerWith = (parts: object): Trainer =>
