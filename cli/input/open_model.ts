@@ -1,6 +1,7 @@
 /** Opens models for commands: flags become options, and what core reports goes to stderr. */
 import { basename, resolve } from "node:path";
 import type { Checkpoint } from "../../core/checkpoint/open.ts";
+import { weightCacheFolder } from "../../core/checkpoint/quantized_cache.ts";
 import { type ModelPaths, resolveRuns } from "../../core/checkpoint/run.ts";
 import { isOnHub } from "../../core/hub/model.ts";
 import * as find from "../../core/session/find.ts";
@@ -122,7 +123,10 @@ export class OpenDisplay implements find.OpenEvents, Disposable {
   readonly onWarning = (text: string): void => this.io.warn(text);
 
   readonly onQuantize = (quantize: Quantization, bytes: number): void => {
-    this.io.note(`keeping ${quantize} weights (${bytesText(bytes)}) for the next start`);
+    this.io.note(
+      `keeping ${quantize} weights (${bytesText(bytes)}) in ${weightCacheFolder()} for the next ` +
+        "start; --no-weight-cache leaves that out",
+    );
     this.#start("Quantizing", bytes);
   };
 

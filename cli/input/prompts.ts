@@ -37,6 +37,8 @@ export interface PromptSource {
   readonly format: "auto" | "text" | "jsonl";
   /** True if a text becomes a message for the chat template. */
   readonly chat: boolean;
+  /** Text of a message before that. */
+  readonly system: string | undefined;
   /** Names that the field `adapter` of a row may have; with none it means nothing. */
   readonly adapters: readonly string[];
   readonly onError: OnError;
@@ -50,17 +52,20 @@ interface SourceValues {
   readonly prompt: readonly string[];
   readonly input: PromptSource["format"];
   readonly chat: boolean;
+  readonly system: string | undefined;
   readonly onError: OnError;
   readonly echo: boolean;
 }
 
 /** The source that flags name. @throws {UsageError} for a prompt in place of a file */
 export async function promptSource(
-  { prompt, input: format, chat, onError, echo, arguments: [path = "-"] }: SourceValues,
+  { prompt, input: format, arguments: [path = "-"], ...values }: SourceValues,
   adapters: readonly string[],
 ): Promise<PromptSource> {
   if (prompt.length === 0) await requireFile(path);
-  return { from: prompt.length > 0 ? prompt : path, format, chat, adapters, onError, echo };
+  const { chat, system, onError, echo } = values;
+  const from = prompt.length > 0 ? prompt : path;
+  return { from, format, chat, system, adapters, onError, echo };
 }
 
 /** Messages as a row has them; the code of the template checks them. */
@@ -77,7 +82,7 @@ interface RawPrompt extends Pick<Prompt, "adapter"> {
 /** A place of the input where a prompt is. */
 interface Place {
   readonly id: unknown;
-  /** Names it, for messages that the template refuses. */
+  /** Label for errors of the template. */
   readonly name?: string;
   /** @throws {DataError} for a row that is not understood */
   read(): RawPrompt;
@@ -124,10 +129,12 @@ async function encodeMessages(
 }
 
 async function* placesIn(
-  { from, format, chat, adapters, onError }: PromptSource,
+  { from, format, chat, system, adapters, onError }: PromptSource,
   io: Io,
 ): AsyncGenerator<Place> {
-  const said = (content: string) => chat ? { messages: [{ role: "user", content }] } : content;
+  const before = system === undefined ? [] : [{ role: "system", content: system }];
+  const said = (content: string) =>
+    chat ? { messages: [...before, { role: "user", content }] } : content;
   if (typeof from !== "string") {
     for (const [id, text] of from.entries()) yield { id, read: () => ({ prompt: said(text) }) };
     return;

@@ -54,7 +54,7 @@ interface Running {
 interface Hosted {
   readonly model: ServedModel;
   scheduler: Scheduler;
-  /** Milliseconds of the last decode step that are not made up for. */
+  /** Deficit of the last decode step, in ms. */
   debtMs: number;
 }
 
@@ -167,7 +167,10 @@ export class Service implements Disposable {
     const fitting = byStreams.get(wanted) ?? [];
     if (fitting.length === 1) return fitting;
     const found = fitting.length === 0 ? "no model has" : "several models have";
-    throw badField("parscale.streams", `${found} ${wanted} streams: name one by \`model\``);
+    const remedy = fitting.length === 0
+      ? `there is P = ${[...byStreams.keys()].sort((a, b) => a - b).join(", ")}`
+      : "name one by `model`";
+    throw badField("parscale.streams", `${found} P = ${wanted}: ${remedy}`);
   }
 
   /** The one of some candidates that is to answer a request under the present load. */

@@ -188,6 +188,13 @@ Deno.test("messages and --chat go through the template, with the tools of a row"
     const [row, withTools, ...expected] = await rowsOf(run, { stdin });
     assertEquals([row.tokens, withTools.tokens], expected.map(({ tokens }) => tokens));
     assertEquals((await rowsOf(`${run} --chat --prompt hi`))[0].tokens, row.tokens);
+    const brief = { messages: [{ role: "system", content: "Brief" }, ...messages] };
+    const [asked] = await rowsOf(run, { stdin: jsonLines(brief) });
+    assertEquals(
+      (await rowsOf(`${run} --chat --system Brief --prompt hi`))[0].tokens,
+      asked.tokens,
+    );
+    assertEquals((await runParscale(`${run} --system x --prompt hi`)).code, 2);
 
     await Deno.writeTextFile(`${model}/chat_template.jinja`, TEMPLATE);
     for (

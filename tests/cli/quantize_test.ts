@@ -147,7 +147,11 @@ Deno.test("--quantize keeps weights for the next start, which gives the same tok
     assertEquals(stderr, "");
     const first = await generate();
     assertEquals(first.tokens, tokens);
-    assertMatch(first.stderr, /^keeping q4 weights \(\d+\.\d MB\) for the next start\n/);
+    assertMatch(
+      first.stderr,
+      /^keeping q4 weights \(\d+\.\d MB\) in \S+\/weights for the next start/,
+    );
+    assertStringIncludes(first.stderr, "; --no-weight-cache leaves that out\n");
     assertEquals(await generate(), { tokens, stderr: "" });
     assertEquals((await generate("--cache-limit 1MB")).tokens, tokens);
 

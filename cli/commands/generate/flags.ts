@@ -41,7 +41,7 @@ export const command = defineCommand({
     modelArgument,
     {
       name: "PROMPT",
-      summary: "the prompt, behind MODEL, unless a file has this name",
+      summary: "the prompt, after MODEL, unless a file has this name",
       sets: "prompt",
       passes: namesInput,
     },
@@ -74,6 +74,12 @@ export const command = defineCommand({
         details:
           "Each prompt becomes one user message. Rows with `messages` always use the template, " +
           "and so do their `tools`.",
+      },
+      system: {
+        type: "string",
+        requires: ["chat"],
+        summary: "System message before each prompt",
+        details: "Not every chat template knows one. Rows with `messages` have their own.",
       },
     }),
     ...flagGroup("Decoding", {

@@ -80,7 +80,7 @@ async function openModels({ model, adapters, maxModelLen }: ServePlan, io: Io) {
   return await openServed(model, adapters, io, maxModelLen);
 }
 
-/** Refuses streams that no model has, and a choice that is none. */
+/** Refuses `--streams` that no model has, and `auto` with only one number of streams. */
 function requireStreams(
   models: readonly ServedModel[],
   { streams }: ServePlan["limits"],
@@ -120,7 +120,8 @@ function sized(
   if (maxModelLen === undefined && length > 0) {
     io.note(
       `lowering \`--max-model-len\` from ${maxLength} to ${length}, ` +
-        `with which ${maxBatch} sequences fit in ${bytesText(most)}`,
+        `with which ${maxBatch} sequences fit in ${bytesText(most)}; a smaller --max-batch ` +
+        "leaves room for longer ones",
     );
     return models.map((model) => ({ ...model, maxLength: length }));
   }
