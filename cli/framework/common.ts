@@ -97,8 +97,8 @@ export const commonFlags = flagGroup("Common", {
     configurable: false,
     placeholder: "FILE",
     summary: "Read flags from a JSON or YAML file",
-    details: "Keys are the long flag names of the command; comments are allowed. A document " +
-      "printed with --json is a valid file too. Flags and environment win over it.",
+    details: "Keys are the long flag names of the command. A document printed with --json is a " +
+      "valid file too. Flags and environment win over it.",
   },
   preset: {
     type: "string",

@@ -1,5 +1,5 @@
 /**
- * Reads a `--config` file in JSON (comments allowed) or YAML, whose keys are long flag names.
+ * Reads a `--config` file in JSON or YAML, whose keys are long flag names.
  *
  * A result document is accepted too: its `config` member holds exactly such an object, so any run
  * can be repeated from what it printed. Which keys exist is for `resolve` to say.
@@ -12,42 +12,9 @@ const MAX_CONFIG_BYTES = 64e6;
 /** Most values in it, and most bytes of YAML, whose parser is slow with many keys. */
 const MAX_VALUES = 1e6, MAX_YAML_BYTES = 1e5;
 
-/** Blanks comments outside strings; positions stay, so that parse errors point at the right place. */
-export function stripComments(text: string): string {
-  const tokens = /"(?:\\.|[^"\\])*"|\/\/[^\n]*|\/\*[^]*?\*\//g;
-  return text.replace(
-    tokens,
-    (token) => token.startsWith('"') ? token : token.replace(/[^\n]/g, " "),
-  );
-}
-
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
-
-interface Syntax {
-  readonly name: string;
-  readonly endings: RegExp;
-  /** Flags as this syntax writes them. */
-  readonly example: string;
-  /** Loads the parser, which few runs need. */
-  readonly parser: () => Promise<(text: string) => unknown>;
-}
-
-const JSON_SYNTAX: Syntax = {
-  name: "JSON",
-  endings: /\.jsonc?$/i,
-  example: '{"flag": value}',
-  parser: () => Promise.resolve((text) => JSON.parse(stripComments(text))),
-};
-
-/** By the ending of a file; JSON for any other. */
-const SYNTAXES: readonly Syntax[] = [JSON_SYNTAX, {
-  name: "YAML",
-  endings: /\.ya?ml$/i,
-  example: "flag: value",
-  parser: async () => (await import("@std/yaml/parse")).parse,
-}];
 
 /** Counts values as they would be written out: a line of YAML may stand for billions, or hold itself. */
 function requireSmall(content: unknown): void {
@@ -62,14 +29,13 @@ function requireSmall(content: unknown): void {
 }
 
 async function parseObject(text: string, path: string): Promise<Record<string, unknown>> {
-  const { name, example, parser } = SYNTAXES.find(({ endings }) => endings.test(path)) ??
-    JSON_SYNTAX;
-  if (name !== "JSON" && text.length > MAX_YAML_BYTES) {
-    throw new UsageError(`config "${path}" has more than ${MAX_YAML_BYTES} bytes of ${name}`, {
+  const isYaml = /\.ya?ml$/i.test(path), name = isYaml ? "YAML" : "JSON";
+  if (isYaml && text.length > MAX_YAML_BYTES) {
+    throw new UsageError(`config "${path}" has more than ${MAX_YAML_BYTES} bytes of YAML`, {
       hints: ["write long configs as JSON"],
     });
   }
-  const parse = await parser();
+  const parse = isYaml ? (await import("@std/yaml/parse")).parse : JSON.parse;
   let content: unknown;
   try {
     content = parse(text);
@@ -78,12 +44,12 @@ async function parseObject(text: string, path: string): Promise<Record<string, u
     // The lines after the first show the place, which has no room in a message.
     const reason = (error as Error).message.split("\n")[0]!.replace(/:$/, "");
     throw new UsageError(`config "${path}" is not valid ${name}: ${reason}`, {
-      hints: ["a config is JSON, or YAML in a file that ends in .yaml"],
+      hints: ["a config is JSON, or YAML in a file that ends in .yaml, which may have comments"],
     });
   }
   if (isObject(content)) return content;
   throw new UsageError(`config "${path}" holds no flags by name`, {
-    hints: [`write it as ${example}`],
+    hints: [`write it as ${isYaml ? "flag: value" : '{"flag": value}'}`],
   });
 }
 

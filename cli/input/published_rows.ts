@@ -41,7 +41,6 @@ export interface FetchPlan {
   readonly tasks: RowsPlan["tasks"];
   /** The folder; undefined for the cache. */
   readonly data: string | undefined;
-  readonly verify: boolean;
   readonly overwrite: boolean;
 }
 
@@ -155,48 +154,25 @@ export async function describeFetch({ tasks, data }: FetchPlan, io: Io): Promise
 
 /** `parscale eval fetch`: fills the cache, and with --data a folder of benchmarks. */
 export async function fetchFiles(
-  { tasks, data, verify: verifies, overwrite }: FetchPlan,
+  { tasks, data, overwrite }: FetchPlan,
   io: Io,
   invocation: Invocation,
 ): Promise<void> {
   const fetched = await fetchTasks(tasks, io);
-  if (verifies) await verify(tasks, io);
   using report = new Report(io, invocation, {
     schema: "parscale.eval-fetch/1",
     columns: ["task", "repository", "commit", "file", "bytes", "sha256", "pinned"],
   });
-  const unpinned: FetchedFile[] = [];
   for (const { task } of tasks) {
     const { rows, pool } = fetched.get(task)!;
     for (const file of [...rows, ...pool]) {
       if (data !== undefined) await copyInto(data, taskOf(task)!, file, overwrite);
       const { repository, revision, path, bytes, sha256, isPinned } = file;
       const pinned = isPinned ? "yes" : "no";
-      report.row({
-        task,
-        repository,
-        commit: revision,
-        file: path,
-        bytes,
-        sha256,
-        pinned,
-      });
-      if (!isPinned) unpinned.push(file);
+      report.row({ task, repository, commit: revision, file: path, bytes, sha256, pinned });
     }
   }
   await report.finish();
-  if (!verifies) return;
-  for (const { repository, path, bytes, sha256 } of unpinned) {
-    io.note(`to pin: | ${repository} ${path} (${bytes}) | ${sha256} |`);
-  }
-}
-
-/** Asks the hub again for sizes and hashes of files that are in the cache. */
-async function verify(tasks: readonly TaskPlan[], io: Io): Promise<void> {
-  const files = await openPublished(io);
-  for (const { source, licence, rows, pool } of tasks.map(publishedData)) {
-    await files.describe({ source, licence, files: [...rows, ...pool] });
-  }
 }
 
 /** Copies a file to where `--data` finds it; one of other content is not replaced unasked. */

@@ -87,23 +87,12 @@ async function compile(app: string, program: string, platform: Platform): Promis
     "mod.ts",
   ], { cwd: app, env: { NO_COLOR: "1" } });
   if (ok) return;
-  // Deno prints the chain of causes as numbered lines, and a stack without names after them.
-  const lines = text.split("\n").filter((line) => /^(error:| +\d+:) *(?! *<unknown>)/.test(line));
-  const reasons = lines.map((line) => line.replace(/^(error:| +\d+:) */, ""));
-  const url = text.match(/https?:\S+denort\S+\.zip/)?.[0];
-  if (url === undefined) {
-    const found = reasons.join(": ") || text.trim().slice(-300);
-    throw new EnvironmentError(`cannot compile for ${platform.target}: ${found}`);
-  }
-  throw new EnvironmentError(
-    `cannot download "${url}", the base of the program: ${reasons.at(-1)}`,
-    {
-      hints: [
-        "set DENORT_BIN to the denort of that archive, fetched on a machine with network",
-        "`deno task bundle` makes a release that needs no base",
-      ],
-    },
-  );
+  throw new EnvironmentError(`cannot compile for ${platform.target}: ${text.trim().slice(-600)}`, {
+    hints: [
+      "without network, set DENORT_BIN to the denort of this version and target",
+      "`deno task bundle` makes a release that needs no base",
+    ],
+  });
 }
 
 if (import.meta.main) {

@@ -51,12 +51,9 @@ export interface Fit {
 
 /** A fit from all starts. */
 export interface GridFit extends Fit {
-  readonly start: Start;
   readonly starts: number;
   /** Starts that reached the same objective. */
   readonly startsConverged: number;
-  /** The lowest other optimum, if any start ended elsewhere. */
-  readonly secondBest: Fit | undefined;
 }
 
 /** Every starting point for a law. */
@@ -80,16 +77,11 @@ export function fitLaw(observations: readonly Observation[], kind: LawKind): Gri
   requireEnough(observations, kind);
   const starts = startsFor(kind);
   const minima = starts.map((start) => descend(observations, kind, start));
-  const order = minima.map((_, i) => i).sort((a, b) => minima[a]!.value - minima[b]!.value);
-  const best = order[0]!;
-  const isSame = (i: number) => minima[i]!.value - minima[best]!.value <= SAME;
-  const second = order.find((i) => !isSame(i));
+  const best = minima.reduce((best, one) => one.value < best.value ? one : best);
   return {
-    ...fitOf(minima[best]!, observations, kind),
-    start: starts[best]!,
+    ...fitOf(best, observations, kind),
     starts: starts.length,
-    startsConverged: minima.filter((_, i) => isSame(i)).length,
-    secondBest: second === undefined ? undefined : fitOf(minima[second]!, observations, kind),
+    startsConverged: minima.filter(({ value }) => value - best.value <= SAME).length,
   };
 }
 
@@ -221,6 +213,7 @@ function requireEnough(observations: readonly Observation[], kind: LawKind): voi
     throw new DataError(
       `the ${kind} law has ${parameters} parameters and needs more observations than that: there ` +
         `are ${observations.length}`,
+      { hints: ["add losses of models with other numbers of parameters or streams"] },
     );
   }
   const streams = countDistinct(observations, "p");
@@ -235,6 +228,7 @@ function requireEnough(observations: readonly Observation[], kind: LawKind): voi
   if (countDistinct(observations, "n") < 2) {
     throw new DataError(
       `the ${kind} law needs several N: all observations have N = ${observations[0]!.n}`,
+      { hints: ["add losses of models with other numbers of parameters"] },
     );
   }
 }

@@ -30,14 +30,6 @@ const taskFlags = flagGroup("Tasks", {
       "into the cache of the hub. For `eval fetch` the folder to copy them to. Files are named as their authors or the Hugging Face hub name them: .jsonl, .json, " +
       ".parquet or .csv, compressed or not. `parscale eval ls` tells which each task needs.",
   },
-  verify: {
-    type: "switch",
-    configurable: false,
-    summary: "With `eval fetch`: check the files against the hub again",
-    details:
-      "Compares sizes and hashes of the table with the hub's, hashes all files, and prints " +
-      "the hashes that the table lacks.",
-  },
   shots: {
     type: "string",
     list: "comma",

@@ -100,7 +100,7 @@ export async function planEvaluation(
   invocation: Invocation,
 ): Promise<EvalPlan> {
   const [action, ...names] = values.arguments;
-  const { data, verify, overwrite } = values;
+  const { data, overwrite } = values;
   switch (action) {
     case "ls":
       refuseOthers(invocation, "`eval ls`", ["data"], command.flags);
@@ -109,8 +109,8 @@ export async function planEvaluation(
       refuseOthers(invocation, "`eval show`", ROWS, command.flags);
       return showPlan(values, names);
     case "fetch":
-      refuseOthers(invocation, "`eval fetch`", ["data", "verify", "overwrite"], command.flags);
-      return { kind: "fetch", tasks: tasksToFetch(names), data, verify, overwrite };
+      refuseOthers(invocation, "`eval fetch`", ["data", "overwrite"], command.flags);
+      return { kind: "fetch", tasks: tasksToFetch(names), data, overwrite };
   }
   const { nSamples, temperature } = values;
   if (temperature === 0 && nSamples > 1) {

@@ -75,11 +75,7 @@ function parameterTable(study: Study): string {
 function qualityText({ best: { huberLoss, r2, fit }, bootstrap }: Study): string {
   const lines = [`Huber loss ${huberLoss.toExponential(4)}, R^2 ${r2.toFixed(6)}`];
   if (fit !== undefined) {
-    const { startsConverged, starts, secondBest } = fit;
-    const other = secondBest === undefined
-      ? ""
-      : `; the next optimum has ${secondBest.huberLoss.toExponential(4)}`;
-    lines.push(`${startsConverged} of ${starts} starts reach it${other}`);
+    lines.push(`${fit.startsConverged} of ${fit.starts} starts reach it`);
   }
   if (bootstrap !== undefined) {
     lines.push(`${bootstrap.laws.length} refits, ${bootstrap.dropped} without an optimum dropped`);

@@ -100,10 +100,6 @@ export function resultOf(study: Study) {
     converged: hasConverged(study),
     starts: fit?.starts ?? null,
     starts_converged: fit?.startsConverged ?? null,
-    start: fit === undefined
-      ? null
-      : parametersOf({ ...fit.start, A: fit.start.A * 1e9, kind: law.kind }),
-    second_best: fit?.secondBest === undefined ? null : summaryOf(fit.secondBest),
     intervals: bootstrap === undefined ? null : intervals,
     bootstrap: bootstrap === undefined
       ? null

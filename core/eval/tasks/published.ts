@@ -2,7 +2,7 @@
  * Sources of the rows of every benchmark: pinned commits, files and hashes.
  *
  * Fetched files are given to tasks by this table and not by patterns of names. A file without a hash is
- * known by its commit; `parscale eval fetch TASK --verify` prints what to add.
+ * known by its commit.
  */
 
 /** A file of a benchmark. */
