@@ -19,7 +19,7 @@ export interface Column {
   readonly title?: string;
   /** Digits after the point. */
   readonly digits?: number;
-  /** Key of the uncertainty, shown behind the value as `± 0.02`. */
+  /** Key of the uncertainty, shown after the value as `± 0.02`. */
   readonly error?: string;
   /** The value to show in place of one that is there; programs get it as it is. */
   readonly show?: (value: unknown) => unknown;

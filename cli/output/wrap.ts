@@ -28,11 +28,11 @@ export function shorten(text: string, columns: number): string {
   return displayWidth(text) <= columns ? text : `${cutToWidth(text, columns - 1)}…`;
 }
 
-/** Colours of ours, which take no columns. */
+/** ANSI codes, which have no width. */
 // deno-lint-ignore no-control-regex -- they are what is looked for
 const COLOR = /\x1b\[[\d;]*m/g;
 
-/** Characters of scripts without spaces between words: a line may end behind each of them. */
+/** Characters of scripts without spaces between words: a line may end after each of them. */
 const UNSPACED = String
   .raw`\p{RGI_Emoji}|[\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{scx=Hangul}]`;
 
@@ -131,7 +131,7 @@ function columnAfter(column: number, spaces: string): number {
   return column;
 }
 
-/** Commands: between backquotes, or from the program's name behind a colon to the end of a line. */
+/** Commands: between backquotes, or from the program's name after a colon to the end of a line. */
 const COMMAND = new RegExp(
   String.raw`[^\s\x60]*\x60[^\x60]+\x60[^\s\x60]*|(?<=^|:(?:${COLOR.source})? )parscale .*$`,
   "g",

@@ -17,7 +17,7 @@
  *   x           2 when all learn, 1 for introduced: no weight gradients of the backbone
  *   optimiser   reads w, g, m, v and writes w, m, v: 28 N' / B
  *
- * Attention keeps no scores. There are no goldens behind these formulas: only generation is checked
+ * Attention keeps no scores. There are no goldens for these formulas: only generation is checked
  * against the official script. Memory is within ten percent of the plans of `core/train` for 130
  * million parameters; real trainers also keep copies that are left out here.
  */

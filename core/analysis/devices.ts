@@ -2,7 +2,7 @@
  * Devices whose rates the cost model knows.
  *
  * Matrix rates are dense, for 16 bits, with 32-bit accumulation where the maker tells the two apart.
- * Rows of origin `preset` keep the values of the library behind the paper's cost script even where the
+ * Rows of origin `preset` keep the values of the library of the paper's cost script even where the
  * maker's sheet differs, since the paper's numbers rest on them.
  */
 

@@ -35,7 +35,7 @@ export interface TextList {
   readonly length: number;
   /** Position in `bytes` of the first byte of a text. */
   start(index: number): number;
-  /** Position behind its last byte. */
+  /** Position after its last byte. */
   end(index: number): number;
 }
 

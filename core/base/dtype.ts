@@ -19,7 +19,7 @@ export const HEADER_DTYPE: Readonly<Record<WeightType, string>> = {
   f16: "F16",
 };
 
-/** The weight type behind a safetensors name, or undefined for another type. */
+/** The weight type of a safetensors name, or undefined for another type. */
 export function weightType(dtype: string): WeightType | undefined {
   return dtype === "F32" ? "f32" : dtype === "BF16" ? "bf16" : dtype === "F16" ? "f16" : undefined;
 }

@@ -96,7 +96,7 @@ function losesForm(text: string): boolean {
   return false;
 }
 
-/** Place behind a string that begins at `from`; by hand, since a pattern fails on long ones. */
+/** Place after a string that begins at `from`; by hand, since a pattern fails on long ones. */
 function stringEnd(text: string, from: number): number {
   for (let at = from + 1;; at++) {
     at = text.indexOf('"', at);

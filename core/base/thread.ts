@@ -62,7 +62,7 @@ export class Thread<Question, Answer> {
   }
 }
 
-/** A thread that starts with a question, and ends when none has come for a while: it keeps a program alive. */
+/** A worker started on demand and stopped when idle; a live worker keeps the process running. */
 export class LazyThread<Question, Answer> {
   #thread: Thread<Question, Answer> | undefined;
   #idle: ReturnType<typeof setTimeout> | undefined;

@@ -235,6 +235,11 @@ function matchTensors(
     if (dtype === undefined) {
       throw new DataError(
         `tensor ${name} in "${directory}" has dtype ${stored}, expected F32, BF16 or F16`,
+        {
+          hints: [
+            "take the BF16 checkpoint, such as Qwen3-0.6B for Qwen3-0.6B-FP8, or a GGUF file",
+          ],
+        },
       );
     }
     const place = { path, offset, byteLength, ...(encoding ? { encoding } : {}) };

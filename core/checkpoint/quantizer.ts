@@ -122,7 +122,7 @@ export class Quantizer implements Disposable {
     return partsOf({ ...tensor, format }).map((part) => ({ ...part, source: sourceOf(part) }));
   }
 
-  /** The next batch of all, with others begun behind it. */
+  /** The next batch of all, with others begun after it. */
   #next(): Promise<Quantized> {
     this.#threads ??= startThreads(this.matrices);
     const ahead = Math.max(1, BATCHES_PER_THREAD * this.#threads.length);

@@ -67,7 +67,7 @@ export class BatchStream {
     this.fingerprint = fingerprintOf(sources, options);
   }
 
-  /** Full passes behind the next row; of a mixture, in rows. */
+  /** Full passes before the next row; of a mixture, in rows. */
   get epoch(): number {
     const [first, second] = this.#sources;
     return second ? Math.floor(this.#row / this.rowsPerEpoch) : first!.rows.epoch;

@@ -180,7 +180,11 @@ async function buildStreams(
   opened: Opened,
 ): Promise<OpenedData> {
   if (plan.train.some(isStdin) && plan.eval.some(isStdin)) {
-    throw new UsageError("`--data -` cannot be combined with `--eval-data -`");
+    throw new UsageError("`--data -` cannot be combined with `--eval-data -`", {
+      hints: [
+        "read one of them from a file, or validate on a part of the data with `--eval-split`",
+      ],
+    });
   }
   const seqLen = rowTokensOf(plan, context);
   const needed = context.tokensNeeded(seqLen) / (1 - (plan.evalSplit ?? 0));

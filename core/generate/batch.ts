@@ -30,7 +30,7 @@ interface InFlightStep {
   readonly cache: KvCache;
   /** Whose tokens it computes, by row. */
   readonly rows: readonly (Sequence | undefined)[];
-  /** Waits for the tokens; returns the way to one of them, which throws for a NaN. */
+  /** Waits for the step; the returned function reads a row's token and throws on NaN. */
   readonly choices: () => (row: number) => Choice;
 }
 
@@ -42,7 +42,7 @@ export class Batch implements Disposable {
   #rows: (Sequence | undefined)[];
   #cache: KvCache | undefined;
   #ahead: InFlightStep | undefined;
-  /** Sequences whose next token is not chosen yet, and the way to it: their masks take long. */
+  /** Sequences that wait for a grammar mask, with their deferred choice. */
   readonly #held = new Map<Sequence, () => Choice>();
 
   /** Decodes up to `size` sequences at a time. */

@@ -68,7 +68,7 @@ export function openBeamCache(
 
 /** Cells are written once, and a table at every step. */
 class CacheTable extends BeamCache {
-  /** [B, S]: the row of each slot of a beam; 0 behind the slots in use. */
+  /** [B, S]: the row of each slot of a beam; 0 after the slots in use. */
   #table = new Int32Array(this.cache.batch * this.cache.capacity);
 
   select(from: readonly number[], used: number): SelectedBeams {

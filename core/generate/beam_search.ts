@@ -137,7 +137,7 @@ export async function beamSearch(
   return finished;
 }
 
-/** Returns the masks of tokens behind each hypothesis; undefined where nothing limits it. */
+/** Returns the masks of tokens after each hypothesis; undefined where nothing limits it. */
 async function masksOf(
   constraint: TokenConstraint | undefined,
   open: readonly Hypothesis[],

@@ -5,7 +5,7 @@
  * see the same keys and values there. Slot s of a row is the token at position s. Capacity grows in
  * buckets, because attention reads every slot of the bucket, used or not.
  *
- * A delta net has states [rows, …] instead, those behind the last token of each sequence: they cannot be
+ * A delta net has states [rows, …] instead, those after the last token of each sequence: they cannot be
  * cut back to a shorter prefix.
  */
 import type { Device, DeviceTensor } from "../runtime/device.ts";

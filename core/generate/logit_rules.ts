@@ -18,11 +18,11 @@ export type LogitRules = Pick<
 export interface TokenConstraint {
   /** The mask of the first new token. */
   readonly first: TokenMask;
-  /** The mask behind these new tokens. */
+  /** The mask after these new tokens. */
   after(tokens: readonly number[]): Promise<TokenMask>;
 }
 
-/** Bit i % 32 of word i / 32 is set where token i may come next; tokens behind the end may not. */
+/** Bit i % 32 of word i / 32 is set where token i may come next; tokens after the end may not. */
 export type TokenMask = Int32Array;
 
 /** Returns whether any rule is on. */

@@ -64,7 +64,7 @@ export interface ChunkOptions extends ForwardOptions {
 
 /**
  * Appends a chunk of tokens to every sequence of a cache in one step and returns its outputs by place.
- * Shorter rows are padded on the right: what lies behind a prompt is not read, and is overwritten by the
+ * Shorter rows are padded on the right: what lies after a prompt is not read, and is overwritten by the
  * next tokens.
  */
 export async function appendChunk(
@@ -132,7 +132,7 @@ export async function prefillPrompt(
 
 /**
  * Padded size of a chunk of `tokens` tokens. Where programs are graphs of their own for every size, chunks
- * come in few: what is added lies behind the prompt, which attention does not read, and the next tokens
+ * come in few: what is added lies after the prompt, which attention does not read, and the next tokens
  * are written.
  */
 export function paddedLength(device: Device, tokens: number, room: number): number {

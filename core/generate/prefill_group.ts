@@ -1,7 +1,7 @@
 /**
  * Prompts that are prefilled together, chunk by chunk, in a KV cache of their own with one row each.
  *
- * Several prompts form a group only when one chunk holds them all, padded on the right: what lies behind
+ * Several prompts form a group only when one chunk holds them all, padded on the right: what lies after
  * a prompt is not read, and is overwritten by the next tokens. A longer prompt is a group of its own.
  */
 import type { Engine } from "./engine.ts";
@@ -26,7 +26,7 @@ interface Member {
   readonly sequence: Sequence;
   /** Tokens from the prefix cache. */
   readonly cached: number;
-  /** Tokens that it shares with a prompt before, behind which its states are kept for the next such prompt. */
+  /** Tokens that it shares with a prompt before, after which its states are kept for the next such prompt. */
   readonly parting: number;
   /** Tokens in the cache so far. */
   done: number;
@@ -145,7 +145,7 @@ export class PrefillGroup implements Disposable {
     return finished;
   }
 
-  /** Keeps the first tokens of a prompt, which another shares, with the states behind them. */
+  /** Keeps the first tokens of a prompt, which another shares, with the states after them. */
   #keepStart({ sequence, parting }: Member, row: number): void {
     const own = this.engine.createCache(1, parting + 1);
     own.copyFrom(this.cache, [[row, 0]], parting);

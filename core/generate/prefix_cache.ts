@@ -1,12 +1,12 @@
 /**
  * Prefix cache: keys and values of prompts and finished answers, least recently used out first.
  *
- * Keys and values of a token depend on nothing behind it, so those of a shared prefix are copied
+ * Keys and values of a token depend on nothing after it, so those of a shared prefix are copied
  * instead of computed, for every stream. An entry is a whole KV cache as prefill left it, with the
  * tokens of each of its rows. Rows are found by blocks of tokens, so a prompt is compared only with rows
  * that share all its known blocks.
  *
- * Where layers have states a row is good for nothing shorter than itself, so only whole rows are found. A
+ * Recurrent states hold for a whole row alone, so there only whole rows are reused. A
  * prompt that parts from a row is prefilled in two pieces, and the first is kept (`prefill_group.ts`).
  */
 import type { KvCache } from "./kv_cache.ts";

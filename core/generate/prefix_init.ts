@@ -1,6 +1,6 @@
 /**
  * First prefixes from real text: each stream starts from the keys and values that the plain model
- * computes for a piece of text, as if that text stood just before position 0, and from the states behind
+ * computes for a piece of text, as if that text stood just before position 0, and from the states after
  * it where layers have any.
  *
  * Random prefixes are near zero beside real keys and take attention mass from the text, so a freshly

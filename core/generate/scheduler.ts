@@ -1,5 +1,5 @@
 /**
- * Continuous batching with chunked prefill, the one scheduler behind `generate`, `eval` and `serve`.
+ * Continuous batching with chunked prefill, the one scheduler of `generate`, `eval` and `serve`.
  *
  * A round is one decode step for all sequences under way, then at most one prefill chunk, so that a long
  * prompt delays a token by one chunk at most. Prompts that wait together are prefilled together; two
@@ -215,7 +215,7 @@ export class Scheduler implements Disposable {
     const taken = takeGroup(this.#waiting, { limit, most, roomFor, prefixes, active });
     if (taken.length === 0) return;
     this.#turns.taken(taken);
-    // It goes first: what is under way had the chunk before.
+    // Put it first: the other group had the previous chunk.
     this.#groups.unshift(new PrefillGroup(this.engine, taken, this.#prefixes));
   }
 

@@ -51,7 +51,7 @@ interface Leaf {
   readonly members: readonly number[];
 }
 
-/** Sets behind one root. */
+/** Sets after one root. */
 interface RootGroup {
   readonly rootTokens: readonly number[];
   readonly plans: readonly Plan[];
@@ -185,7 +185,7 @@ function batchesOf(plans: readonly Plan[], rows: number): Plan[][] {
   });
 }
 
-/** Reads a batch behind its root; scores by the index of the set. */
+/** Reads a batch after its root; scores by the index of the set. */
 async function scorePlans(
   engine: Engine,
   plans: readonly Plan[],

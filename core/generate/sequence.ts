@@ -46,7 +46,7 @@ export function openSequence(
   request: GenerationRequest,
 ): Sequence {
   const room = config.maxPositionEmbeddings - request.tokens.length;
-  // The token behind a full context is chosen, but never fed back.
+  // The token after a full context is chosen, but never fed back.
   const limit = Math.min(request.maxTokens, Math.max(room, request.promptLogprobs ? 1 : 0));
   const seen = hasLogitRules(request.sampling) ? new SeenTokens(request.tokens) : undefined;
   return { index, request, limit, used: 0, answer: [], seen, mask: request.constraint?.first };
@@ -135,7 +135,7 @@ export function checked(token: number): number {
   return token;
 }
 
-/** Returns whether a sequence may have another token behind the one that is under way. */
+/** Returns whether a sequence may have another token after the one that is under way. */
 export function hasMore({ answer, limit }: Sequence): boolean {
   return answer.length + 1 < limit;
 }

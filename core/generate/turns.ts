@@ -16,7 +16,7 @@ export class Turns {
   /** The latest turn of which a sequence was taken. */
   #now = 0;
 
-  /** Adds a sequence behind those of its turn and of earlier ones. */
+  /** Adds a sequence after those of its turn and of earlier ones. */
   add(sequence: Sequence): void {
     const own = this.waiting.findLast((other) => ownerOf(other) === ownerOf(sequence));
     const turn = own ? this.#turns.get(own)! + 1 : this.#now;

@@ -104,7 +104,7 @@ export class Automaton {
     return this.#states[state]!.isComplete;
   }
 
-  /** The state behind a byte. */
+  /** The state after a byte. */
   step(state: number, byte: number): number {
     const { next } = this.#states[state]!;
     const known = next[this.#classOf[byte]!]!;

@@ -7,7 +7,7 @@ import { BLANK, member, separated, string, stringExcept } from "./json_text.ts";
 export interface ObjectShape {
   /** In the order in which they are written. */
   readonly properties: readonly Property[];
-  /** Value of properties behind those, under other names. */
+  /** Value of properties after those, under other names. */
   readonly additional: Expression;
   /** Those names, where they are not any others. */
   readonly key?: Expression | undefined;
@@ -53,7 +53,7 @@ export function boundsOf(
  * An object. Of two additional properties under one name the last one counts, and both are of the schema.
  *
  * By the number of properties that were written, there is a rule for those that may come next, from each
- * declared one on, and a rule for what may come behind it.
+ * declared one on, and a rule for what may come after it.
  */
 export function objectOf(shape: ObjectShape, rules: Rules): Expression {
   const { properties, additional, min, max } = shape;
@@ -94,7 +94,7 @@ function additionalFrom(other: Expression, count: number, { min, max }: ObjectSh
 /** The items of an array. */
 export interface ArrayShape {
   readonly prefix: readonly Expression[];
-  /** Items behind those. */
+  /** Items after those. */
   readonly items: Expression;
   readonly min: number;
   readonly max: number;

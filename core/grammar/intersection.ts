@@ -23,7 +23,7 @@ const MAX_STATES = 4000;
 export interface Counter {
   /** Characters that it tells apart. */
   readonly apart: string;
-  /** The number behind one more character; undefined where none may come. */
+  /** The number after one more character; undefined where none may come. */
   next(count: number, point: number): number | undefined;
   isEnd(count: number): boolean;
 }

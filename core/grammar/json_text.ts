@@ -108,7 +108,7 @@ export function constant(value: unknown, number?: string): Expression {
   return sequence(open!, BLANK, ...written, BLANK, close!);
 }
 
-/** A list: its first element, and then others behind commas. */
+/** A list: its first element, and then others after commas. */
 function listOf(open: string, element: Expression, close: string): Expression {
   const elements = sequence(element, repeat(separated(element), 0), BLANK, close);
   return sequence(open, BLANK, choice(close, elements));

@@ -12,7 +12,7 @@ const MAX_TEXTS = 256, MAX_MASKS = 256;
 /** Bytes from which states are made anew. */
 const MAX_STATES = 32 << 20;
 
-/** A text: its tokens so far, and the state before each and behind the last. */
+/** A text: its tokens so far, and the state before each and after the last. */
 interface Text {
   readonly tokens: number[];
   readonly states: number[];
@@ -44,7 +44,7 @@ export class Matcher {
   }
 
   /**
-   * The mask of tokens that may come behind these of a text.
+   * The mask of tokens that may come after these of a text.
    * @throws {DataError} where the grammar does not allow one of them, or takes too much work
    */
   mask(text: number, tokens: readonly number[]): Int32Array<ArrayBuffer> {
@@ -67,7 +67,7 @@ export class Matcher {
     this.#known.clear();
   }
 
-  /** The state behind the tokens of a text, by what was read of it before. */
+  /** The state after the tokens of a text, by what was read of it before. */
   #moveTo(number: number, tokens: readonly number[]): number {
     const text = this.#texts.get(number) ?? { tokens: [], states: [this.#automaton.start] };
     keepLast(this.#texts, number, text, MAX_TEXTS);

@@ -21,7 +21,7 @@ export type Node =
   /** Reads a byte of a range. */
   | { readonly kind: "byte"; readonly first: number; readonly last: number; readonly next: number }
   | Split
-  /** Reads a text of a rule, and continues behind it. */
+  /** Reads a text of a rule, and continues after it. */
   | { readonly kind: "call"; readonly body: number; readonly next: number }
   /** The end of a rule. */
   | { readonly kind: "return" }

@@ -1,7 +1,7 @@
 /**
  * Expressions of JSON numbers between bounds, digit by digit.
  *
- * Bounds are decimals of any length, compared exactly. Numbers have at most 200 digits before and behind the
+ * Bounds are decimals of any length, compared exactly. Numbers have at most 200 digits before and after the
  * point, and exponents only where no bound is given, so that none is read as infinity.
  */
 import {
@@ -191,7 +191,7 @@ function magnitudes(low: Decimal, high: Decimal | undefined): Expression {
   );
 }
 
-/** The integer part of a decimal, and its digits behind the point without zeros at their end. */
+/** The integer part of a decimal, and its digits after the point without zeros at their end. */
 function parts({ digits, places }: Decimal): [bigint, string] {
   const text = String(digits).padStart(places + 1, "0");
   const at = text.length - places;

@@ -60,7 +60,7 @@ export class TokenRuns {
   #find(automaton: Automaton): Uint16Array {
     const { bytes, depths, ends, firsts, ids } = this.trie;
     const lengths = new Uint16Array(ids.length);
-    // Above the node: nodes, states behind them, and characters that they begin.
+    // Above the node: nodes, states after them, and characters that they begin.
     const path = [-1], states = [automaton.start], begun = [0];
     for (let node = 0; node < bytes.length;) {
       const depth = depths[node]!, before = states[depth - 1]!;

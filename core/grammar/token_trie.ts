@@ -7,7 +7,7 @@ export interface TokenTrie {
   readonly bytes: Uint8Array;
   /** Length of the text from the root, at least one. */
   readonly depths: Uint16Array;
-  /** First node behind those below. */
+  /** First node after those below. */
   readonly ends: Int32Array;
   /** First token of each node in `ids`; the tokens of a node are up to those of the next. */
   readonly firsts: Int32Array;

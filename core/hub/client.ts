@@ -167,7 +167,7 @@ export class HubClient {
   }
 
   /**
-   * Repeats `work` while its failure is one of the moment. A server that says how long to wait is
+   * Retries `work` on transient errors. A server that says how long to wait is
    * obeyed, and bytes that arrived since the last failure make the count begin anew.
    */
   async retry<T>(

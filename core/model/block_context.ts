@@ -37,12 +37,12 @@ export type StateKind = typeof STATE_KINDS[number];
 
 export const STATE_KINDS = ["conv", "delta"] as const;
 
-/** States of all rows, before and behind the new tokens. */
+/** States of all rows, before and after the new tokens. */
 export interface States {
   /** State before the first new token; `start` makes the one that a sequence starts from. */
   readonly before: (kind: StateKind, layer: number, start: () => Value) => Value;
   readonly after: (kind: StateKind, layer: number, state: Value) => void;
-  /** New tokens of each row, [R] i32; those behind them change no state. Absent where all count. */
+  /** New tokens of each row, [R] i32; those after them change no state. Absent where all count. */
   readonly counts?: Value;
 }
 

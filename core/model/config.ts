@@ -157,7 +157,7 @@ export function hasHeadNorms({ family }: Pick<ModelConfig, "family">): boolean {
   return family === "qwen3" || family === "qwen3_5";
 }
 
-/** Heads of the matrix of queries: in Qwen3.5 each has a gate behind it. */
+/** Heads of the matrix of queries: in Qwen3.5 each has a gate after it. */
 export function queryHeads(
   { family, numAttentionHeads: H }: Pick<ModelConfig, "family" | "numAttentionHeads">,
 ): number {

@@ -47,7 +47,7 @@ export interface ForwardOptions {
   /**
    * True for a program that runs without an engine, of one sequence and one selected token: a sequence at
    * slot 0 begins with the states that delta nets start from, which `buildStart` writes otherwise, and tokens
-   * behind the selected one change no states.
+   * after the selected one change no states.
    */
   readonly standsAlone?: boolean;
   /** Adds `trace.layer<i>` outputs, the residual stream after each layer, for tests. */

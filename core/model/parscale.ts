@@ -1,5 +1,5 @@
 /**
- * The ParScale model: P streams of a Qwen model, each behind its own learned prefix, mixed per token.
+ * The ParScale model: P streams of a Qwen model, each after its own learned prefix, mixed per token.
  *
  *   h_p = Qwen(x; prefix_p)                      final-normed hidden state of stream p
  *   w   = softmax(MLP([h_1 … h_P])) (1 − ε) + ε/P

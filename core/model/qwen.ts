@@ -66,7 +66,7 @@ function selfAttention(
   return project(context, `${name}.o_proj`, gated, config.outputBias);
 }
 
-/** Queries, and for Qwen3.5 gates [rows·T, H·D], of which a head has its own behind its query. */
+/** Queries, and for Qwen3.5 gates [rows·T, H·D], of which a head has its own after its query. */
 function splitGate(x: Value, config: ModelConfig): { query: Value; gate?: Value } {
   if (config.family !== "qwen3_5") return { query: x };
   const { numAttentionHeads: H, headDim: D } = config;

@@ -1,5 +1,5 @@
 /**
- * attention: grouped-query attention over text, behind a learned prefix.
+ * attention: grouped-query attention over text, after a learned prefix.
  *
  *   scores = q [prefix_k | k]ᵀ / √D + mask,  out = softmax(scores) [prefix_v | v]
  *
@@ -11,7 +11,7 @@
  * With a `table` slot s of sequence b lies where row `table[b, s]` of the batch has its slot s, as in
  * paged attention with pages of one slot: sequences that begin alike share what they have in common,
  * and a reordering writes a table instead of copying keys and values. What the table says of slots
- * before the first and behind the last that queries of a sequence see is ignored.
+ * before the first and after the last that queries of a sequence see is ignored.
  *
  * Rows are stream-major (row = p·B + b) and the prefix is stored once per stream, not per row. Q,
  * k, v may have B rows instead of P·B. That is layer 0, where all streams still have equal text;
@@ -42,7 +42,7 @@ export interface Visible {
   readonly table?: Value;
 }
 
-/** Presence of the optional inputs behind `last`, before those of a prefix. */
+/** Presence of the optional inputs after `last`, before those of a prefix. */
 export interface AttentionAttributes extends Attributes {
   /** `first` */
   readonly packed: boolean;

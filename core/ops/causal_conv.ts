@@ -38,7 +38,7 @@ export const causalConv = modelOp()({
   recomputes: true,
 });
 
-/** The same for rows of several documents, all behind `past`: first [B, T] i32 */
+/** The same for rows of several documents, all after `past`: first [B, T] i32 */
 export const packedCausalConv = modelOp()({
   name: "packed_causal_conv",
   inputs: [...INPUTS, "first"],

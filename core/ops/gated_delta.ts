@@ -36,7 +36,7 @@ type Inputs<T> = Readonly<Record<typeof INPUTS[number], T>>;
 
 /**
  * q, k [R, T, H, Dk], v [R, T, H, Dv], decay g and beta [R, T, H], state [R, H, Dk, Dv]
- * → o [R, T, H, Dv] and the state behind the last token [R, H, Dk, Dv]
+ * → o [R, T, H, Dv] and the state after the last token [R, H, Dk, Dv]
  */
 export const gatedDelta = modelOp()({
   name: "gated_delta",
@@ -69,7 +69,7 @@ function requireFit({ q, k, v, decay, beta, state }: Inputs<TensorType>): void {
   if (!fits) throw new TypeError(`cannot read ${formatType(state)} by ${formatType(q)}`);
 }
 
-/** Outputs, and the state behind the last token. */
+/** Outputs, and the state after the last token. */
 function inChunks(
   { q, k, v, decay, beta, state }: Inputs<Value>,
   first?: Value,
@@ -200,7 +200,7 @@ class Chunks {
     };
   }
 
-  /** Zeros behind the last token, up to a whole number of chunks. */
+  /** Zeros after the last token, up to a whole number of chunks. */
   #fill(x: Value): Value {
     const missing = this.count * this.size - this.#T;
     if (missing === 0) return x;

@@ -69,7 +69,7 @@ export class Documents {
     return this.request.kind === "chat";
   }
 
-  /** True if tokens are sent even before their text is certain. */
+  /** True if token ids are sent before their text is final. */
   get #showsTokens(): boolean {
     return this.request.topLogprobs !== undefined || this.request.weights;
   }

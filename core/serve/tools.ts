@@ -48,7 +48,7 @@ export interface ToolRequest {
 export interface ToolFormat {
   /** Text that opens a call; "" where a call opens the answer. */
   readonly trigger: string;
-  /** End of a call behind its JSON. */
+  /** End of a call after its JSON. */
   readonly end: string;
   /** Between the trigger and the JSON, and before the end. */
   readonly gap: string;

@@ -155,8 +155,8 @@ export class Session implements Disposable {
   }
 
   /**
-   * The same model under P streams, to be measured: where they are not its own, prefixes and aggregator
-   * are random. They are part of the weights, as in a converted checkpoint, even those of an adapter,
+   * The same backbone with P streams, for benchmarks: where the model has another number, prefixes and
+   * aggregator are random. They are part of the weights, as in a converted checkpoint, even those of an adapter,
    * because tensors that are bound at every step cannot be packed. Dispose of it before this model.
    * @internal
    */

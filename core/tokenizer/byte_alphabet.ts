@@ -8,7 +8,7 @@
 /** Character code that stands for each byte. */
 export const CODE_OF_BYTE: Uint16Array = new Uint16Array(256);
 
-/** Byte behind each character code; -1 for a character that stands for none. */
+/** Byte of each character code; -1 for a character that stands for none. */
 export const BYTE_OF_CODE: Int16Array = new Int16Array(0x144).fill(-1);
 
 for (let byte = 0, next = 0x100; byte < 256; byte++) {
@@ -25,7 +25,7 @@ export function spellBytes(bytes: Uint8Array): string {
   return text;
 }
 
-/** Bytes behind a spelling; undefined when a character stands for no byte. */
+/** Bytes of a spelling; undefined when a character stands for no byte. */
 export function unspell(text: string): Uint8Array | undefined {
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) {

@@ -96,7 +96,7 @@ export async function renderChat(
 const CUT = "-[[]]-the-model-continues-here-[[]]-";
 
 /**
- * Renders messages up to where the model writes: behind them, or at the end of the last one where that
+ * Renders messages up to where the model writes: after them, or at the end of the last one where that
  * is the prefix of the assistant's answer. As in EvalPlus, whose prefixes end in a line feed, that is
  * kept as it is, where `continueFinalMessage` trims it if the template does.
  */

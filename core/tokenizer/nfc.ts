@@ -10,7 +10,7 @@
 export const NEWER =
   /[\u07fd\u0897-\u089f\u08ca-\u08d3\u09fe\u0c3c\u0d3b\u0d3c\u0eba\u1715\u1abf-\u1ace\u1df6-\u1dfa\ua82c\u{105d2}\u{105da}\u{10d24}-\u{10d27}\u{10d69}-\u{10d6d}\u{10eab}\u{10eac}\u{10efd}-\u{10eff}\u{10f46}-\u{10f50}\u{10f82}-\u{10f85}\u{11070}\u{11382}\u{11384}\u{1138b}\u{11390}\u{1133b}\u{113b8}\u{113bb}\u{113c2}\u{113c9}\u{113ce}-\u{113d0}\u{1145e}\u{11839}\u{1183a}\u{11930}\u{11935}\u{1193d}\u{1193e}\u{11943}\u{119e0}\u{11a34}\u{11a47}\u{11a99}\u{11d42}\u{11d44}\u{11d45}\u{11d97}\u{11f41}\u{11f42}\u{1611e}-\u{16120}\u{16129}\u{1612f}\u{16d63}\u{16d67}\u{16ff0}\u{16ff1}\u{1e08f}\u{1e130}-\u{1e136}\u{1e2ae}\u{1e2ec}-\u{1e2ef}\u{1e4ec}-\u{1e4ef}\u{1e5ee}\u{1e5ef}]/u;
 
-/** Code units from the first of these on; texts without are told apart faster. */
+/** Fast path: below U+07FD no version of Unicode differs. */
 const FAR = /[\u07fd-\uffff]/;
 
 /** Combining marks in a row from which on they are sorted here: the runtime takes quadratic time. */

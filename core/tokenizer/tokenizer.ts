@@ -173,7 +173,7 @@ function readTables(
   if (!isList && !(file.vocabulary && file.merges)) return undefined;
   try {
     const vocabulary = isList ? vocabularyOf(file, path) : readVocabulary(file.vocabulary!);
-    // What stands for a byte that has no token is the library's affair.
+    // Vocabularies without all 256 bytes go to @huggingface/tokenizers.
     if (!layout.dropsUnknown && vocabulary.byteIds.includes(-1)) return undefined;
     const merges = isList ? mergesOf(file, vocabulary, path) : readMerges(file.merges!, vocabulary);
     return { vocabulary, merges };

@@ -2,7 +2,7 @@
 //
 // Queries, keys and values have R rows: B rows of text for each of P streams, or B alone where all
 // streams share their text (layer 0); attention row r of P·B reads row r mod R. A row has T tokens
-// and S slots of text behind M slots of a prefix that its whole stream sees; K key heads, each with
+// and S slots of text after M slots of a prefix that its whole stream sees; K key heads, each with
 // G query heads. "Query" i of a key head is head i mod G of token i / G, so that the G·T queries of
 // a key head lie side by side for each token.
 #pragma once

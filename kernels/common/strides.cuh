@@ -1,4 +1,4 @@
-// Elements of tensors that are walked by strides: element (i0, i1, i2, i3) lies Σ i·stride behind
+// Elements of tensors that are walked by strides: element (i0, i1, i2, i3) lies Σ i·stride after
 // the first, and a stride is 0 along a broadcast axis.
 #pragma once
 

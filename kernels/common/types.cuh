@@ -36,7 +36,7 @@ struct alignas(16) RawPack {
 // WIDTH where rows of this size can be read 16 bytes at a time, else 1.
 __device__ inline int packStep(int size) { return size % WIDTH == 0 ? WIDTH : 1; }
 
-// n elements, at most WIDTH, and zeros behind them; p is 16-byte aligned if n is WIDTH.
+// n elements, at most WIDTH, and zeros after them; p is 16-byte aligned if n is WIDTH.
 __device__ inline Pack load(const Element* p, int n) {
   Pack pack;
   if (n == WIDTH) {

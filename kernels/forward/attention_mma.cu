@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
   loadOperands<D, QUERIES, THREADS>(query, tile, q, start, G * T, [&](int query) {
     return a.head(row % R, k, query) * D;
   });
-  // Queries behind the end see what the last one sees, and are not written.
+  // Queries after the end see what the last one sees, and are not written.
   Range seen[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {

@@ -1,4 +1,4 @@
-// attention_split, attention_combine: grouped-query attention over text behind a learned prefix,
+// attention_split, attention_combine: grouped-query attention over text after a learned prefix,
 // with the slots split over blocks (split-KV, flash decoding).
 //
 //   out = softmax(scale q [prefix_k | k]ᵀ) [prefix_v | v]
@@ -39,7 +39,7 @@ __device__ inline float decay(float rowMax, float higher) {
   return rowMax == higher ? 1.0f : exp2f(rowMax - higher);
 }
 
-// The dimensions of this lane in a row, zeros behind its end.
+// The dimensions of this lane in a row, zeros after its end.
 __device__ inline RawPack loadRaw(const Element* row, bool there) {
   RawPack pack = {};
   const int d = threadIdx.x % SHARE * WIDTH;
@@ -76,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
   const auto headOf = [&](int j) {
     return (long long)blockIdx.y * rows * T * K * G + a.head(row, k, start + j);
   };
-  // Slots of this split that each query sees; those behind the end see none.
+  // Slots of this split that each query sees; those after the end see none.
   const int begin = text ? ((int)blockIdx.y - (M > 0)) * chunk : 0;
   if (threadIdx.x < QUERIES) {
     Range range = {0, M - 1};

@@ -13,7 +13,7 @@
 // slot is not in the cache is dropped there.
 #include "common/types.cuh"
 
-// Turns elements i and i + half of the head behind `from`.
+// Turns elements i and i + half of the head that starts at `from`.
 __device__ inline void turnPair(Element* to, const Element* from, float c, float s, int i,
                                 int half) {
   const float a = toFloat(from[i]), b = toFloat(from[i + half]);

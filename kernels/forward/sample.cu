@@ -69,7 +69,7 @@ __device__ inline int walk(int V, Mass target, Value value, Mass* scratch) {
   return begin;
 }
 
-// Puts the border behind the first tokens whose values add up to `target`, at least 1 and at most
+// Puts the border after the first tokens whose values add up to `target`, at least 1 and at most
 // the sum of all. The rank at the border is the highest from which on the sum reaches the target;
 // two of its bits are found at a time.
 template <class Value>

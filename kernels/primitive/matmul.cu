@@ -1,6 +1,6 @@
 // matmul: y = scale · A B over the last two axes, leading axes broadcast.
 //
-// in   a, b: matrices whose element (row, column) lies row·Row + column·Column behind the first,
+// in   a, b: matrices whose element (row, column) lies row·Row + column·Column after the first,
 //      so either may be transposed; batches (i0, i1, i2) of sizes (…, n1, n2) lie Σ i·stride apart,
 //      0 along a broadcast axis
 // out  y [batch, m, n], dense

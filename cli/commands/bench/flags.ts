@@ -110,7 +110,7 @@ const deviceFlags = {
 
 export const command = defineCommand({
   description:
-    "Times a model on made-up tokens: decode, one step after another behind --context cached " +
+    "Times a model on made-up tokens: decode, one step after another with --context cached " +
     "tokens; prefill, a prompt of --prompt tokens; and with --what train a training step over " +
     "such prompts: forward and backward pass, clipping and AdamW. One row per combination of the " +
     "lists. All engines are open at once and take turns, round by round.\n\n" +
@@ -121,7 +121,7 @@ export const command = defineCommand({
     "model's own, random because another number of streams was asked for, or absent.",
   examples: {
     "What do streams cost on this machine?": "parscale bench --model qwen-p4 --streams 1..8*2",
-    "Quantised against exact, behind a long context":
+    "Quantised against exact, after a long context":
       "parscale bench --model qwen-p4 --what decode --quantize none,q8,q4 --context 4k",
     "Training, in full and of the ParScale parameters alone":
       "parscale bench --model qwen-p4 --what train --train-params all,introduced --batch 4",

@@ -31,7 +31,7 @@ export interface Streams {
   readonly introduced: "own" | "random" | "none";
 }
 
-/** Timed work: decode behind cached tokens, a prompt, or a training step. */
+/** Timed work: decode after cached tokens, a prompt, or a training step. */
 export interface Work {
   readonly what: BenchValues["what"][number];
   /** Parameters that a training step changes; null for other work. */

@@ -36,7 +36,7 @@ export function compareScores(evaluations: readonly Evaluation[]): Comparison[] 
     if (other !== undefined) throw lacking(first.name, name, other);
   }
   return [...first.summaries].flatMap(([task, base]) => {
-    // A derived metric, such as perplexity, is none of a row.
+    // A derived metric, such as perplexity, has no value per row.
     const reference = valuesOf(first, task, base.metric);
     return evaluations.map((evaluation): Comparison => {
       const { method, timing, scores } = evaluation;
@@ -178,7 +178,7 @@ export function conclusions(comparisons: readonly Comparison[]): string[] {
     const unpaired = others.some(({ isPaired }) => !isPaired) ? ", means only" : "";
     const rows = `${task} (${metric}, ${counted(mean.n, "row")}${unpaired})`;
     if (others.length === 0 && all.length > 1) {
-      return `${rows}: no 95% interval, with which methods could be told apart`;
+      return `${rows}: no paired rows, so no 95% interval of a difference`;
     }
     if (clear.length === 0) {
       return `${rows}: no method differs from the first beyond its 95% interval`;

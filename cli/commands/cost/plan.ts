@@ -110,7 +110,9 @@ export async function planCost(
   const introduced = values.mode === "train" && values.trainParams === "introduced" &&
     invocation.origins["train-params"] === "flag";
   if (introduced && Math.max(model.streams, ...values.streams) === 1) {
-    throw new UsageError("`--train-params introduced` needs more than one stream");
+    throw new UsageError("`--train-params introduced` needs more than one stream", {
+      hints: ["add `--streams 4`"],
+    });
   }
   const isOwn = values.hardware === THIS_MACHINE;
   const { bandwidth: bandwidthGbS, tflops, capacity: capacityGb } = values;
@@ -187,6 +189,7 @@ function trainingOf(values: CostValues, model: CostModel): TrainingPlan {
   if (wrong === undefined) return { batches, seqLens, trainParams, recompute };
   throw new UsageError(
     `\`--micro-batch ${wrong.microBatch}\` does not divide \`--batch ${wrong.batch}\``,
+    { hints: ["pass a divisor of --batch"] },
   );
 }
 

@@ -8,7 +8,7 @@ export const command = defineCommand({
     "Reads JSON lines from FILE or stdin. A row has `tokens`, a list of ids, all scored but the " +
     "first; or `text`, all scored; or `prompt` and `continuation`, of which the continuation is " +
     "scored. White space at the end of a prompt counts to the continuation. A text, and a " +
-    "continuation of an empty prompt, is scored behind the model's beginning-of-text token or, where it " +
+    "continuation of an empty prompt, is scored after the model's beginning-of-text token or, where it " +
     "has none, its end token.\n\n" +
     "Each result has `id` (the row number where the row has none), `tokens`, `token_logprobs` " +
     "(natural logarithm), their sum `loglikelihood`, and `is_greedy`: whether greedy decoding " +

@@ -28,7 +28,7 @@ export async function listen(
 ): Promise<HttpServer> {
   const server = createServer({ requestTimeout: 0 }, (incoming, outgoing) => {
     respond(incoming, outgoing, handler).catch(() => {
-      // The request is none of the web's, or the response was cut.
+      // Malformed request, or the client disconnected.
       if (outgoing.headersSent) outgoing.destroy();
       else outgoing.writeHead(400).end();
     }).finally(() => incoming.resume()); // a body that was not read would hold the connection

@@ -94,7 +94,7 @@ function legend({ labels, overall }: Study): string {
   return `<ul class="legend" aria-label="Streams">${entries.join("")}</ul>`;
 }
 
-/** The text of a token, which continues in a new line behind each of its line ends. */
+/** The text of a token, which continues in a new line after each of its line ends. */
 function brokenLines(piece: string | undefined, token: number): string {
   const lines = piece?.split("\n") ?? [piece];
   return lines.map((line) => visibleText(line, token)).join("↵\n");

@@ -266,7 +266,8 @@ function textTable({ texts, each, overall }: Study): SummaryTable {
       { key: "locality", title: "ratio", digits: 2 },
     ],
     rows: [...rows, { text: "all", ...overall }],
-    note: "run: consecutive tokens with one winner; by chance: winners drawn one by one" +
+    note:
+      "run: consecutive tokens with one winner; by chance: each token's winner drawn on its own" +
       (listed.length > 0 && left > 0 ? `; ${left} more texts are in the document of --json` : ""),
   };
 }

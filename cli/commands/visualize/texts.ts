@@ -137,7 +137,7 @@ async function textOfDocument(document: Document): Promise<RawText> {
   const { task, id, question } = document;
   const requests = await requestsOf(document);
   const named = { id: `${task.name}/${id}`, place: `row ${id} of ${task.name}` };
-  // Of given answers, the right one.
+  // For multiple choice, the gold answer.
   const request = requests[task.kind === "choice" ? (question as ChoiceQuestion).gold : 0]!;
   const answer = question.answer === "" ? "" : ` ${question.answer}`;
   const text = request.kind === "generate_until" ? answer : request.continuation;

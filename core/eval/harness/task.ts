@@ -2,7 +2,7 @@
  * Definition of a benchmark: where its rows lie, how a row becomes a question, and how answers are scored.
  *
  * One file per benchmark under `tasks/` fills in one of these tables; everything else (which shots,
- * which prompt, running, means) is shared. The contract behind every rule is lm-evaluation-harness
+ * which prompt, running, means) is shared. The contract of every rule is lm-evaluation-harness
  * 0.4.13 and EvalPlus (HumanEval+ v0.1.10, MBPP+ v0.2.0).
  */
 import type { Grader } from "../grading/code/grade.ts";
@@ -17,8 +17,7 @@ export interface Question {
 /** A question with given answers, of which the likeliest is taken. */
 export interface ChoiceQuestion extends Question {
   /**
-   * Answers that are compared. The texts are all the same, but for WinoGrande, where they differ and the
-   * endings do not.
+   * Candidate answers: one context with several endings (WinoGrande: several contexts, one ending).
    */
   readonly options: readonly { readonly text: string; readonly ending: string }[];
   readonly gold: number;
@@ -92,7 +91,7 @@ interface TaskBase {
   arrange?(rows: Row[]): Row[];
   /** Column that must be different in every row. */
   readonly uniqueColumn?: string;
-  /** Further numbers out of the means, such as their mean. */
+  /** Derived metrics, such as the macro average; they have no value per row. */
   derive?(means: Readonly<Record<string, number>>): Readonly<Record<string, number>>;
 }
 

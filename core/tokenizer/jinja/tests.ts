@@ -1,4 +1,4 @@
-/** Tests of Jinja: what stands behind `is`. */
+/** Tests of Jinja: what stands after `is`. */
 import { binary } from "./operators.ts";
 import { invoke, type Signature, signature } from "./signature.ts";
 import { str } from "./text.ts";

@@ -33,7 +33,7 @@ export interface Context {
   readonly prompt: string | undefined;
 }
 
-/** The rule behind one instruction id. */
+/** The rule of one instruction id. */
 export interface Checker {
   readonly takes: Takes;
   readonly check: (
@@ -43,7 +43,7 @@ export interface Checker {
   ) => boolean;
 }
 
-/** Checkers by the part of the id behind the colon. */
+/** Checkers by the part of the id after the colon. */
 export type Family = Readonly<Record<string, Checker>>;
 
 /** Builds a checker that gets the arguments it declares. */

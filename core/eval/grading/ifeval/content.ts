@@ -19,7 +19,7 @@ export const content: Family = {
     (response, { num_placeholders: least }) => countPlaceholders(response) >= least,
   ),
 
-  // The reference also matches the blanks before and the line behind, which changes nothing.
+  // The reference also matches the blanks before and the line after, which changes nothing.
   postscript: checker({ postscript_marker: "pattern" }, (response, { postscript_marker }) => {
     const marker = strip(postscript_marker);
     const pattern = POSTSCRIPTS[marker] ?? marker.toLowerCase();

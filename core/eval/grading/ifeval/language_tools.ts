@@ -1,5 +1,5 @@
 /**
- * The data behind sentences and languages, read once when first needed.
+ * The data for sentences and languages, read once when first needed.
  *
  * `fixtures/eval/pack_language_data.ts` makes the two compressed JSON files. A gram lists only the
  * languages that know it, which makes both the file and a trial several times smaller.

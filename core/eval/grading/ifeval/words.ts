@@ -82,7 +82,7 @@ export const lengths: Family = {
   ),
 };
 
-/** The first word without quotes before it and marks behind it, in lower case. */
+/** The first word without quotes before it and marks after it, in lower case. */
 function firstWord(paragraph: string): string {
   const word = lstrip(lstrip(paragraph.split(BLANKS)[0]!, "'"), '"');
   // Letter by letter, so that a final sigma stays what it would be inside a word.

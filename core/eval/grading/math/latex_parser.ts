@@ -281,7 +281,7 @@ class Parser {
     return call("power", call(name as Operation, argument), exponent);
   }
 
-  /** Reads on behind a script: of digits as many belong to it as leave the function an argument. */
+  /** Reads on after a script: of digits as many belong to it as leave the function an argument. */
   #afterScript(read: (script: Formula) => Formula): Formula {
     const from = this.#at;
     if (this.tokens[from]?.kind !== "digit") return read(this.#script());

@@ -211,7 +211,7 @@ export class Driver {
     return readDriver("create an event", (out) => this.#cu.cuEventCreate(out, flags));
   }
 
-  /** Records an event behind all work that the stream has so far. */
+  /** Records an event after all work that the stream has so far. */
   recordEvent(event: bigint, stream: bigint): void {
     checkDriver(this.#cu.cuEventRecord(event, stream), "record an event");
   }

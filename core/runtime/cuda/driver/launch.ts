@@ -1,7 +1,7 @@
 /**
  * Kernel launches whose arguments are laid out once and rewritten in place.
  *
- * `cuLaunchKernel` takes an array of addresses, one per argument. The array and, behind it, the arguments
+ * `cuLaunchKernel` takes an array of addresses, one per argument. The array and, after it, the arguments
  * lie in one block of host memory, 8 bytes each. They are read while the call runs, so a launch may be
  * repeated at once with other values; a captured graph keeps those of its capture.
  */

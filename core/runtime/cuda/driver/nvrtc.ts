@@ -110,7 +110,7 @@ export class Nvrtc {
   }
 }
 
-/** `char**`: the addresses of the strings and, behind them in the same buffer, the strings. */
+/** `char**`: the addresses of the strings and, after them in the same buffer, the strings. */
 function stringArray(strings: readonly string[]): Uint8Array<ArrayBuffer> {
   const encoded = strings.map(cString);
   const bytes = encoded.reduce((sum, each) => sum + each.length, 8 * strings.length);

@@ -1,4 +1,4 @@
-/** rms_norm, alone or behind the sum of a residual stream, and its gradient. */
+/** rms_norm, alone or after the sum of a residual stream, and its gradient. */
 import backwardText from "../../../../kernels/backward/rms_norm.cu" with { type: "text" };
 import forwardText from "../../../../kernels/forward/rms_norm.cu" with { type: "text" };
 import { add } from "../../../graph/primitives.ts";

@@ -6,7 +6,7 @@ import type { WeightUse } from "./lower.ts";
 
 type Form = Pick<WeightUse, "form">;
 
-/** Part of a matrix in codes that a form is of. */
+/** Part of a quantized matrix that a form holds. */
 export const PARTS: Partial<Record<WeightUse["form"], "codes" | "scales" | "offsets">> = {
   blocks: "codes",
   table: "codes",

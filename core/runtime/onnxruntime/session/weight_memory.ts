@@ -1,5 +1,5 @@
 /**
- * The memory behind the weights of one session on the processor.
+ * The memory of the weights of one session on the processor.
  *
  * Weights are handed over by address. Matrices are packed while the session is made and not read again,
  * so a copy in f32 or in codes is returned to the system right after; whatever lies in the checkpoint in
