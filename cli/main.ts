@@ -213,9 +213,10 @@ async function runCommand(
     origins: resolution.origins,
   };
   if (values.dryRun) {
-    const { plan = (values) => values, describe } = await entry.body();
-    const planned = await plan(values, frame.io, invocation);
-    const text = await describe?.(planned, frame.io) ?? { lines: [] };
+    const { Context, dryRun } = await import("./framework/context.ts");
+    const { check, run } = await entry.body();
+    check?.(values, invocation);
+    const text = await dryRun(() => run(values, new Context(frame.io, invocation, true)));
     const { showPlan } = await import("./output/plan.ts");
     if (invocation.out !== undefined) {
       const { checkTarget } = await import("./output/sink.ts");
@@ -228,9 +229,10 @@ async function runCommand(
   const catches = typeof saves === "function" ? saves(values) : saves;
   const watching = catches ? interruptOnSignals(controller, frame) : undefined;
   try {
-    const [body] = await Promise.all([entry.body(), watching]);
-    const { plan = (values) => values, run } = body;
-    const code = await run(await plan(values, frame.io, invocation), frame.io, invocation);
+    const { Context } = await import("./framework/context.ts");
+    const [{ check, run }] = await Promise.all([entry.body(), watching]);
+    check?.(values, invocation);
+    const code = await run(values, new Context(frame.io, invocation));
     controller.signal.throwIfAborted();
     const seconds = (frame.io.system.now() - startedMs) / 1000;
     frame.io.detail(`${command.name} took ${seconds.toFixed(2)} s`);

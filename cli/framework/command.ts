@@ -10,8 +10,6 @@ import type { Alternatives } from "./constraints.ts";
 import type { Context } from "./context.ts";
 import type { ConfigValue, FlagTable, Values } from "./table.ts";
 import type { Invocation } from "../output/document.ts";
-import type { Io } from "../output/io.ts";
-import type { PlanText } from "../output/plan.ts";
 
 /** A named set of flag values. */
 export interface Preset {
@@ -96,17 +94,10 @@ export function flagsOf({ flags }: { readonly flags: FlagTable }): FlagTable {
   return { ...flags, ...commonFlags, ...flags };
 }
 
-/** Body of a command as the frame calls it. */
-interface FrameBody {
-  plan(values: unknown, io: Io, invocation: Invocation): unknown;
-  describe(plan: unknown, io: Io): Promise<PlanText>;
-  run(plan: unknown, io: Io, invocation: Invocation): Promise<number | void>;
-}
-
 /** A command that may be loaded: its flags for help, its body to run it. */
 export interface CommandEntry extends Pick<Command, "name" | "summary"> {
   load(): Promise<Command>;
-  body(): Promise<FrameBody>;
+  body(): Promise<CommandBody<CommandValues<FlagTable>>>;
 }
 
 /** Flags of a definition as `check` and `run` receive them. */
@@ -119,22 +110,8 @@ export function entry<F extends FlagTable>(
   name: string,
   summary: string,
   load: Loads<F>,
-  loadBody: () => Promise<CommandBody<CommandValues<F>>>,
+  body: () => Promise<CommandBody<CommandValues<F>>>,
 ): CommandEntry {
-  type Asked = readonly [CommandValues<F>, Invocation];
-  const body = async () => {
-    const { check, run } = await loadBody();
-    const { Context, dryRun } = await import("./context.ts");
-    return {
-      plan(values: CommandValues<F>, _io: Io, invocation: Invocation): Asked {
-        check?.(values, invocation);
-        return [values, invocation];
-      },
-      describe: ([values, invocation]: Asked, io: Io) =>
-        dryRun(() => run(values, new Context(io, invocation, true))),
-      run: ([values, invocation]: Asked, io: Io) => run(values, new Context(io, invocation)),
-    };
-  };
   const loadNamed = async () => ({ name, summary, ...(await load()).command });
   // Sound because the frame resolves values from this very table before it calls the body.
   return { name, summary, load: loadNamed, body } as CommandEntry;

@@ -82,7 +82,7 @@ function programOf(run: string, savesOnInterrupt = false): string[] {
       name: "wait", summary: "Wait", description: "Waits.", examples: {}, flags: {},
       savesOnInterrupt: ${savesOnInterrupt},
     };
-    const body = { async run(_values, io) { ${run} } };
+    const body = { async run(_values, { io }) { ${run} } };
     const registry = [{ ...command, load: async () => command, body: async () => body }];
     await runProcess(["wait"], registry);`;
   const deno = [Deno.execPath(), "eval", "--node-modules-dir=manual", "--config", CONFIG];

@@ -7,32 +7,44 @@ import { calibrate } from "../../../core/serve/calibrate.ts";
 import { createHandler } from "../../../core/serve/handler.ts";
 import { largestFitting, servingBytes } from "../../../core/serve/memory.ts";
 import { pageResponse } from "../../../core/serve/page/page.ts";
-import { type ServedModel, Service, streamsOf } from "../../../core/serve/service.ts";
+import {
+  type ServedModel,
+  Service,
+  type ServiceOptions,
+  streamsOf,
+} from "../../../core/serve/service.ts";
 import { errorText, Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { type EndingSignal, onEndingSignals } from "../../output/signals.ts";
 import { bytesText } from "../../output/units.ts";
 import { generate } from "../../../core/generate/generate.ts";
 import type { Context } from "../../framework/context.ts";
-import { openServed } from "../../input/named_models.ts";
+import { openServed, parseAdapters } from "../../input/named_models.ts";
+import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { type HttpServer, listen } from "./listen.ts";
 import { isProbe, recordFields, recordLine } from "./log.ts";
-import { apiKeyOf, planServer, type ServePlan, type ServeValues } from "./plan.ts";
+import { apiKeyOf, limitsOf, requireKey, type ServeValues } from "./limits.ts";
 
-export { check } from "./plan.ts";
+export { check } from "./limits.ts";
 
 /** Runs the command; the number is its exit code. */
 export async function run(values: ServeValues, ctx: Context): Promise<number> {
-  const { io: given, invocation: { format } } = ctx;
-  const plan = planServer(values, given);
-  const { address, access, ui, logFormat, limits, drainTimeout } = plan;
-  const json = format === "json", jsonNotes = logFormat === "json";
-  const io = given.with({ ...given.settings, jsonNotes });
+  const { host, port, cors, ui, drainTimeout } = values;
+  const adapters = parseAdapters(values.adapter);
+  const isLoopback = requireKey(values, ctx.io), limits = limitsOf(values);
+  const json = ctx.invocation.format === "json", jsonNotes = values.logFormat === "json";
+  const io = ctx.io.with({ ...ctx.io.settings, jsonNotes });
+  const openAll = (plan: ModelPlan) => openServed(plan, adapters, io, values.maxModelLen);
+  if (ctx.isDryRun) {
+    const { session, models } = await ctx.open(modelPlan(values), openAll);
+    using _session = session;
+    sized(models, values, limits, io);
+    ctx.end();
+  }
   using service = new Service(limits);
-  if (ctx.isDryRun) return await tryModels(plan, ctx);
   let device = "";
   const handler = createHandler(service, {
-    access: { ...access, apiKey: apiKeyOf(io) },
+    access: { isLoopback, origins: cors, apiKey: apiKeyOf(io) },
     device: () => device,
     page: ui ? pageResponse : undefined,
     onAnswered(record) {
@@ -42,12 +54,12 @@ export async function run(values: ServeValues, ctx: Context): Promise<number> {
     },
     onError: (error) => io.writeError(errorText(io, error, json || jsonNotes)),
   });
-  const server = await listen(address, handler);
+  const server = await listen({ host, port }, handler);
   try {
-    const opened = await openModels(plan, io);
+    const opened = await openAll(modelPlan(values));
     using session = opened.session;
     device = session.device;
-    const models = sized(opened.models, plan, io);
+    const models = sized(opened.models, values, limits, io);
     for (const model of models) await warmUp(model);
     if (limits.streams === "auto") await calibrate(models, service.byLoad, limits);
     const ended = Promise.withResolvers<EndingSignal>();
@@ -68,22 +80,10 @@ export async function run(values: ServeValues, ctx: Context): Promise<number> {
   }
 }
 
-/** The dry run, which opens no port. */
-async function tryModels(plan: ServePlan, ctx: Context): Promise<never> {
-  const opened = await ctx.open(plan.model, (model) => openModels({ ...plan, model }, ctx.io));
-  using _session = opened.session;
-  sized(opened.models, plan, ctx.io);
-  return ctx.end();
-}
-
-async function openModels({ model, adapters, maxModelLen }: ServePlan, io: Io) {
-  return await openServed(model, adapters, io, maxModelLen);
-}
-
 /** Refuses `--streams` that no model has, and `auto` with only one number of streams. */
 function requireStreams(
   models: readonly ServedModel[],
-  { streams }: ServePlan["limits"],
+  { streams }: ServiceOptions,
 ): void {
   if (streams === undefined) return;
   const available = [...new Set(models.map(streamsOf))].sort((a, b) => a - b);
@@ -104,7 +104,8 @@ function requireStreams(
  */
 function sized(
   models: readonly ServedModel[],
-  { model: { memoryLimit: limit }, limits, maxModelLen }: ServePlan,
+  { memoryLimit: limit, maxModelLen }: ServeValues,
+  limits: ServiceOptions,
   io: Io,
 ): readonly ServedModel[] {
   requireStreams(models, limits);

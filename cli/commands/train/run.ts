@@ -18,7 +18,6 @@ import { noteOpening } from "../../input/open_model.ts";
 import { configKeys, type Invocation, toJson } from "../../output/document.ts";
 import { formatFlag } from "../../framework/table.ts";
 import { Interrupted } from "../../output/errors.ts";
-import type { Io } from "../../output/io.ts";
 import { formatDuration, Progress, ReadingProgress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
 import type { EndingSignal } from "../../output/signals.ts";
