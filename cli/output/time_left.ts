@@ -64,9 +64,9 @@ export class AnswerWork {
     this.#ended++;
   }
 
-  /** Its total is known once an answer has ended. */
+  /** Its total is known once an answer has ended, unless their number is not. */
   get work(): Work {
-    if (this.#ended === 0) return { done: this.#written };
+    if (this.#ended === 0 || this.answers === Infinity) return { done: this.#written };
     const left = this.answers - this.#ended;
     const length = this.#written / (this.#ended + Math.min(this.width, left) / 2);
     // As if those under way had just begun: the last ones have no others beside them.

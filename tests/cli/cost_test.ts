@@ -16,7 +16,7 @@ import { assertFigure } from "./figures.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
-const SHAPE = "cost --hidden-size 1536 --intermediate-size 8320";
+const SHAPE = "cost --model 1.6B";
 const FIXTURE = new URL("../../fixtures/analysis/cost.json", import.meta.url);
 const GOLDEN = JSON.parse(Deno.readTextFileSync(FIXTURE));
 
@@ -32,7 +32,7 @@ Deno.test("a row echoes its inputs under fixed names, then total and parts", asy
   const parts = "weight_bytes kv_cache_bytes activation_bytes prefill_s decode_s flops".split(" ");
   const totals = ["memory_bytes", "latency_s"];
   assertEquals(Object.keys(exact), [...INPUT_KEYS, ...totals, ...parts, "fits"]);
-  assertEquals([exact.model, exact.method, exact.hardware], [null, "exact", "a100-sxm-80gb"]);
+  assertEquals([exact.model, exact.method, exact.hardware], ["1.6B", "exact", "a100-sxm-80gb"]);
   const { weight_bytes, kv_cache_bytes, activation_bytes, memory_bytes } = exact;
   assertAlmostEquals(weight_bytes + kv_cache_bytes + activation_bytes, memory_bytes);
   const { schema, results, device } = await documentOf(SHAPE);
@@ -74,7 +74,7 @@ Deno.test("models: a folder, its config, a size or shape of the paper, a run, st
         ["cost --model run", `cost --model ${MODEL}`],
         ["cost --model -", `cost --model ${MODEL}`],
         ["cost --config-from paper-1.6b -P 8", "cost --model 1.6B -P 8"],
-        ["cost --model 1.6b -P 4", `${SHAPE} -P 4`],
+        ["cost --hidden-size 1536 --intermediate-size 8320", SHAPE],
       ] as const
     ) {
       const [[found], [expected]] = [await rowsOf(line, { cwd, stdin }), await rowsOf(same)];
@@ -82,24 +82,19 @@ Deno.test("models: a folder, its config, a size or shape of the paper, a run, st
     }
   }));
 
-Deno.test("hardware: flags count, files describe, names can be new", () =>
-  withScratch(async (cwd) => {
-    const own = { name: "mine", bandwidth_gb_s: 2039, tflops: 312, capacity_gib: 4 };
-    await Deno.writeTextFile(`${cwd}/mine.json`, JSON.stringify(own));
-    const row = async (flags: string) =>
-      (await rowsOf(`${SHAPE} --method paper ${flags}`, { cwd }))[0];
-    const usual = (await row("")).latency_s;
-    assert((await row("--hardware h100-sxm-80gb")).latency_s < usual);
-    assert((await row("--flops-efficiency 0.1 --memory-efficiency 0.1")).latency_s > usual);
-    const flags = "--hardware x --bandwidth 2039 --tflops 312";
-    assertEquals((await row(flags)).latency_s, usual);
-    const { hardware, capacity_gib, latency_s } = await row("--hardware mine.json");
-    assertEquals([hardware, capacity_gib, latency_s], ["mine", 4, usual]);
-    const listed = await rowsOf("cost ls");
-    assertEquals(listed.length, 34);
-    const keys = "name capacity_gib bandwidth_gb_s tflops origin remark";
-    assertEquals(Object.keys(listed[0]).join(" "), keys);
-  }));
+Deno.test("hardware: flags count, names can be new", async () => {
+  const row = async (flags: string) => (await rowsOf(`${SHAPE} --method paper ${flags}`))[0];
+  const usual = (await row("")).latency_s;
+  assert((await row("--hardware h100-sxm-80gb")).latency_s < usual);
+  assert((await row("--flops-efficiency 0.1 --memory-efficiency 0.1")).latency_s > usual);
+  const flags = "--hardware mine --bandwidth 2039 --tflops 312 --capacity 4";
+  const { hardware, capacity_gib, latency_s } = await row(flags);
+  assertEquals([hardware, capacity_gib, latency_s], ["mine", 4, usual]);
+  const listed = await rowsOf("cost ls");
+  assertEquals(listed.length, 34);
+  const keys = "name capacity_gib bandwidth_gb_s tflops origin remark";
+  assertEquals(Object.keys(listed[0]).join(" "), keys);
+});
 
 Deno.test("more than the hardware holds is a warning, and computed all the same", async () => {
   const line = `${SHAPE} --capacity 3.4 --streams 1,8 --jsonl`;

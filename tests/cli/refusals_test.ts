@@ -41,7 +41,6 @@ const SHORT: Readonly<Record<string, string>> = {
 const TOKENS = { step: 1, tokens: 1 }, STEP = { ...TOKENS, loss: 2 };
 const QUESTION = { question: "1+1?" }, CHOICE = { goal: "g", sol1: "a", sol2: "b", label: 2 };
 const ANSWERED = { key: 7, prompt: "p", instruction_id_list: [], kwargs: [] };
-const HARDWARE = { bandwidth_gb_s: 1, tflops: 1 };
 
 /** Files of a scratch folder, most with a fault. */
 const FILES: Readonly<Record<string, unknown>> = {
@@ -61,10 +60,7 @@ const FILES: Readonly<Record<string, unknown>> = {
   "loss.jsonl": `${JSON.stringify(STEP)}\nloss 3\n`,
   "text.jsonl": { ...TOKENS, loss: "2" },
   "other.jsonl": TOKENS,
-  "half.json": { bandwidth_gb_s: 1 },
   "timing.json": { schema: "parscale.bench/1", results: [1] },
-  "typo.json": { ...HARDWARE, bandwith_gb_s: 1 },
-  "negative.json": { ...HARDWARE, bandwidth_gb_s: -1 },
   "question.jsonl": QUESTION,
   "label.jsonl": CHOICE,
   "cut.jsonl": `${JSON.stringify({ ...QUESTION, answer: "#### 2" })}\n{"question": "2+`,

@@ -18,7 +18,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "cli/commands/compare": 900,
   "cli/commands/completions": 50,
   "cli/commands/convert": 400,
-  "cli/commands/cost": 1250,
+  "cli/commands/cost": 1200,
   "cli/commands/doctor": 300,
   "cli/commands/eval": 1600,
   "cli/commands/export": 250,

@@ -4,12 +4,12 @@ import { measureBandwidth, measurePeak } from "../../../core/analysis/peak.ts";
 import { memoryInfo } from "../../../core/base/platform/mod.ts";
 import { openDevice } from "../../../core/runtime/mod.ts";
 import type { Io } from "../../output/io.ts";
-import { type EstimatePlan, THIS_MACHINE } from "./plan.ts";
+import { type CostValues, THIS_MACHINE } from "./setting.ts";
 
 /** Measures arithmetic and bandwidth; takes about a second on the processor. */
-export async function calibrate({ device: asked }: EstimatePlan, io: Io): Promise<CostDevice> {
+export async function calibrate(values: CostValues, io: Io): Promise<CostDevice> {
   io.detail("measuring this machine");
-  const device = await openDevice(asked.device, asked);
+  const device = await openDevice(values.device, values);
   try {
     const tflops = await measurePeak(device) / 1e12;
     return {

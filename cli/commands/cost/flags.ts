@@ -1,4 +1,4 @@
-/** Flags of `parscale cost`. Defaults that depend on others are resolved in `plan.ts`. */
+/** Flags of `parscale cost`. Defaults that depend on others are resolved in `setting.ts`. */
 import { modelArgument } from "../../input/model_flags.ts";
 import { DEVICES } from "../../../core/analysis/devices.ts";
 import { defineCommand } from "../../framework/command.ts";
@@ -56,7 +56,7 @@ const modelFlags = flagGroup("Model", {
     max: 4096,
     defaultText: "16",
     summary: "Number of query heads",
-    details: "Must divide --hidden-size unless --head-dim is given.",
+    details: "Must divide --hidden-size.",
   },
   "num-kv-heads": {
     ...sizeFlag,
@@ -65,25 +65,12 @@ const modelFlags = flagGroup("Model", {
     summary: "Number of key/value heads",
     details: "Must divide --num-heads.",
   },
-  "head-dim": {
-    ...sizeFlag,
-    max: 65_536,
-    defaultText: "--hidden-size / --num-heads",
-    summary: "Head dimension",
-    details: "The official script, and so --method paper, always divides.",
-  },
   "vocab-size": {
     ...sizeFlag,
     max: 100_000_000,
     defaultText: "151936",
     summary: "Vocabulary size",
     details: "Without --model.",
-  },
-  untied: {
-    type: "switch",
-    conflictsWith: ["model", "config-from"],
-    summary: "Count an untied output matrix",
-    details: "Without it one table serves input and output. A checkpoint says so itself.",
   },
   streams: {
     type: "int",
@@ -182,14 +169,13 @@ const rateFlag = { type: "number", above: 0 } as const;
 
 const hardwareFlags = flagGroup("Hardware", {
   hardware: {
-    type: "path",
-    placeholder: "NAME|FILE",
+    type: "string",
+    placeholder: "NAME",
     defaultText: "a100-sxm-80gb",
     suggestions: DEVICES.map(({ name }) => name),
-    summary: "Hardware to predict for: a name of the table, or a JSON file",
-    details: "`parscale cost ls` prints the table. A file has name, bandwidth_gb_s, tflops " +
-      "and perhaps capacity_gib, tflops_32, tops_8, tops_4. A new name needs --bandwidth and " +
-      "--tflops. this-machine is measured on the spot.",
+    summary: "Hardware to predict for",
+    details: "`parscale cost ls` prints the names. A new one needs --bandwidth and --tflops. " +
+      "this-machine is measured on the spot.",
   },
   bandwidth: {
     ...rateFlag,

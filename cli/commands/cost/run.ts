@@ -16,7 +16,7 @@ import {
 } from "../../../core/analysis/cost_family.ts";
 import { paperCost, printedLine } from "../../../core/analysis/cost_paper.ts";
 import { trainCost } from "../../../core/analysis/cost_train.ts";
-import { type CostDevice, DEVICES, ratesOf } from "../../../core/analysis/devices.ts";
+import { type CostDevice, DEVICES } from "../../../core/analysis/devices.ts";
 import { predictLoss } from "../../../core/analysis/law.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import type { Context } from "../../framework/context.ts";
@@ -28,41 +28,42 @@ import type { Column, Row } from "../../output/table.ts";
 import { renderSvg } from "../../output/vega.ts";
 import {
   type CostValues,
-  type EstimatePlan,
-  planCost,
+  findHardware,
+  openModel,
   type Setting,
+  settingOf,
   THIS_MACHINE,
-} from "./plan.ts";
+  workOf,
+} from "./setting.ts";
 import { figureSpec, gib, headline, inputsOf, ms, type Point, WORK_COLUMNS } from "./show.ts";
+
+export { check } from "./setting.ts";
 
 /** Runs the command. */
 export async function run(values: CostValues, ctx: Context): Promise<void> {
   const { io, invocation } = ctx;
-  const plan = await planCost(values, io, invocation);
-  if (ctx.isDryRun && plan.kind === "figure" && plan.hardware.known) {
-    pointsOf(settingOf(plan, plan.hardware.known)); // shows whether they can be drawn
+  if (values.arguments.length > 0) {
+    ctx.begin();
+    return await listHardware(io, invocation);
+  }
+  const model = await openModel(values, io);
+  const work = workOf(values, model, invocation);
+  const known = values.hardware === THIS_MACHINE ? undefined : findHardware(values);
+  const isFigure = values.svg !== undefined;
+  if (ctx.isDryRun && isFigure && known) {
+    pointsOf(settingOf(values, model, work, known)); // shows whether they can be drawn
   }
   ctx.begin();
-  if (plan.kind === "list") return await listHardware(io, invocation);
   // Loads the engine, which prediction does not need.
-  const measured = async () => (await import("./calibrate.ts")).calibrate(plan, io);
-  const setting = settingOf(plan, plan.hardware.known ?? await measured());
-  if (plan.kind === "rows") return await estimate(setting, io, invocation);
-  await drawFigure(setting, io, invocation);
-}
-
-/** Applies hardware flags to a plan; `--tflops` also scales the 4-, 8- and 32-bit rates. */
-function settingOf(plan: EstimatePlan, hardware: CostDevice): Setting {
-  const { hardware: { given }, efficiency, widths } = plan;
-  const { tflops32: _32, tops8: _8, tops4: _4, ...plain } = hardware;
-  const on: CostDevice = { ...(given.tflops === undefined ? hardware : plain), ...given };
-  const rates = ratesOf(on, efficiency, Math.max(widths.weight, widths.activation));
-  return { ...plan, on, rates };
+  const measured = async () => (await import("./calibrate.ts")).calibrate(values, io);
+  const setting = settingOf(values, model, work, known ?? await measured());
+  if (isFigure) return await drawFigure(setting, io, invocation);
+  await estimate(setting, io, invocation);
 }
 
 /** One question in a setting. */
 function questionOf(
-  { rates, widths, prefixCache, stepOverhead }: Setting,
+  { rates, widths, values: { prefixCache, stepOverhead } }: Setting,
   shape: CostShape,
   work: Workload,
 ): CostQuestion {
@@ -95,7 +96,7 @@ async function listHardware(io: Io, invocation: Invocation): Promise<void> {
 
 /** Writes a row per configuration. */
 async function estimate(setting: Setting, io: Io, invocation: Invocation): Promise<void> {
-  const { on, mode, method } = setting;
+  const { on, values: { mode, method, hardware } } = setting;
   const columns = mode === "train" ? TRAIN_COLUMNS : inferColumns(method);
   const options = { schema: "parscale.cost/2", shown: columns };
   const inputs = inputsOf(setting);
@@ -109,7 +110,7 @@ async function estimate(setting: Setting, io: Io, invocation: Invocation): Promi
       yield { ...inputs, ...row, fits };
     }
   };
-  const own = setting.hardware.isDefault ? `; --hardware ${THIS_MACHINE} measures yours` : "";
+  const own = hardware === undefined ? `; --hardware ${THIS_MACHINE} measures yours` : "";
   const remark = () => `${headline(setting)}; sizes in GiB, times in ms${own}`;
   await reportRows(io, invocation, options, rows(), remark);
   warnAboutCapacity(needed, on, io);
@@ -130,7 +131,7 @@ function warnAboutCapacity(needed: number[], { name, capacityGb = Infinity }: Co
 
 /** Every workload of generation, one by one, since ranges multiply. */
 function* workloadsOf(
-  { streams, prefixTokens, batch, lengths }: Setting,
+  { streams, prefixTokens, lengths, values: { batch } }: Setting,
 ): Generator<Workload> {
   for (const P of streams) {
     for (const b of batch) {
@@ -142,12 +143,12 @@ function* workloadsOf(
 /** The workload, its cost and the parts. */
 function inferRow(setting: Setting, work: Workload): Row {
   const question = questionOf(setting, setting.model.shape, work);
-  if (setting.method === "exact") return snakeKeys({ ...work, ...exactCost(question) });
+  if (setting.values.method === "exact") return snakeKeys({ ...work, ...exactCost(question) });
   const cost = paperCost(question);
   return snakeKeys({ ...work, ...cost, printed: printedLine(cost) });
 }
 
-function inferColumns(method: Setting["method"]): (Column | string)[] {
+function inferColumns(method: CostValues["method"]): (Column | string)[] {
   const isPaper = method === "paper";
   return [
     ...WORK_COLUMNS,
@@ -181,7 +182,8 @@ const TRAIN_COLUMNS = [
 ];
 
 function* trainRows(setting: Setting): Generator<Row> {
-  const { model, prefixTokens, training: { batches, seqLens, trainParams, recompute } } = setting;
+  const { model, prefixTokens, batches, seqLens } = setting;
+  const { trainParams = "all", recompute } = setting.values;
   for (const streams of setting.streams) {
     for (const { batch, microBatch } of batches) {
       for (const seqLen of seqLens) {
@@ -212,8 +214,8 @@ const FIGURE_COLUMNS = [
 
 /** Draws the figure and reports its points. */
 async function drawFigure(setting: Setting, io: Io, invocation: Invocation): Promise<void> {
-  const { batch, lengths, figure: { path } } = setting;
-  using figure = openFigure(io, path, invocation.overwrite);
+  const { lengths, values: { batch, svg } } = setting;
+  using figure = openFigure(io, svg, invocation.overwrite);
   const points = pointsOf(setting);
   const tokens = new Set(lengths.map(({ input, output }) => `${input}+${output}`));
   const means = `mean over batch ${batch.join(", ")} and ${[...tokens].join(", ")} tokens`;
@@ -228,9 +230,9 @@ async function drawFigure(setting: Setting, io: Io, invocation: Invocation): Pro
 
 /** More streams and more parameters, two ways to a lower loss; costs are means over all workloads. */
 function pointsOf(setting: Setting): Point[] {
-  const { model: { name, shape }, method, prefixTokens, figure } = setting;
+  const { model: { name, shape }, prefixTokens, values: { method, match } } = setting;
   const member = memberOf(shape);
-  if (member === undefined && figure.match === "observed") {
+  if (member === undefined && match === "observed") {
     throw new DataError(
       "no observed losses for this model: the paper trained " +
         PAPER_FAMILY.map(({ name }) => name).join(", "),
@@ -243,7 +245,7 @@ function pointsOf(setting: Setting): Point[] {
   const point = (way: Point["way"], size: ModelSize, streams: number): Point => {
     const works = workloadsOf({ ...setting, streams: [streams] });
     const costs = [...works].map((work) => compute(questionOf(setting, size.shape, work)));
-    const loss = lossOf(size, streams, prefixTokens, figure.match);
+    const loss = lossOf(size, streams, prefixTokens, match);
     return { way, model: size.name, streams, loss, ...meanCost(costs) };
   };
   return [
@@ -256,7 +258,7 @@ function lossOf(
   { shape, losses }: ModelSize,
   streams: number,
   prefixTokens: number,
-  match: Setting["figure"]["match"],
+  match: CostValues["match"],
 ): number {
   if (match === "law") {
     const { log } = DATA_SETS["stack-v2-python"].laws;

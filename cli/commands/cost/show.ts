@@ -8,7 +8,7 @@
 import { peakTflops } from "../../../core/analysis/devices.ts";
 import { type Column, formatNumber, type Row } from "../../output/table.ts";
 import { COLORS, FRAME, legendOf } from "../../output/vega.ts";
-import type { Setting } from "./plan.ts";
+import type { Setting } from "./setting.ts";
 
 /** A column in GiB for a field in bytes. */
 export const gib = (key: string, title: string): Column => ({
@@ -29,7 +29,9 @@ export const ms = (key: string, title: string): Column => ({
 export const WORK_COLUMNS = ["streams", "batch", "input", "output"];
 
 /** The line above a table that says what it is about. */
-export function headline({ model, on, efficiency, mode, method, widths }: Setting): string {
+export function headline(
+  { model, on, efficiency, values: { mode, method }, widths }: Setting,
+): string {
   const { name, shape } = model;
   const named = name ??
     `${shape.numHiddenLayers} layers of ${shape.hiddenSize} and ${shape.intermediateSize}`;
@@ -43,7 +45,8 @@ export function headline({ model, on, efficiency, mode, method, widths }: Settin
 
 /** The inputs of a row under their JSON names, without the workload. */
 export function inputsOf(setting: Setting): Row {
-  const { model: { name, shape }, on, mode, method, efficiency, widths } = setting;
+  const { model: { name, shape }, on, efficiency, widths } = setting;
+  const { mode, method, prefixCache, stepOverhead } = setting.values;
   const isExact = method === "exact" && mode === "infer";
   return {
     model: name ?? null,
@@ -66,8 +69,8 @@ export function inputsOf(setting: Setting): Row {
     weight_bits: widths.weight,
     activation_bits: widths.activation,
     cache_bits: widths.cache,
-    prefix_cache: isExact ? setting.prefixCache : null,
-    step_overhead_s: isExact ? setting.stepOverhead : null,
+    prefix_cache: isExact ? prefixCache : null,
+    step_overhead_s: isExact ? stepOverhead : null,
   };
 }
 

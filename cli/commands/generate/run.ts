@@ -268,7 +268,7 @@ async function writeRows(
   let count = 0, answered = rows.resumed;
   const units = { unit: "rows", workUnit: "tokens" };
   using progress = new Progress(io, { label: "Generating", ...units, total, from: answered });
-  const work = total === undefined ? undefined : new AnswerWork(total - answered, batch);
+  const answers = new AnswerWork((total ?? Infinity) - answered, batch);
   const open = async function* () {
     for await (const prompt of rows.untilInterrupted(each(prompts))) {
       const { at, ...input } = prompt;
@@ -278,16 +278,16 @@ async function writeRows(
     }
   };
   const onPrefill = (done: number, total: number) =>
-    progress.update(answered, `reading ${done}/${total} tokens of prompts`, work?.work);
+    progress.update(answered, `reading ${done}/${total} tokens of prompts`, answers.work);
   for await (const event of answer(open(), onPrefill)) {
     const { at, ...input } = event.prompt;
-    if (event.kind === "text") work?.grow();
+    if (event.kind === "text") answers.grow();
     else {
       rows.add(at, input, [resultOf(event, numReturn > 1)]);
-      work?.end();
+      answers.end();
       answered++;
     }
-    progress.update(answered, "", work?.work);
+    progress.update(answered, "", answers.work);
     await rows.pause();
   }
   if (count === 0) io.warn("there are no prompts in the input");

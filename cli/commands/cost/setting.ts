@@ -1,6 +1,6 @@
 /**
- * From the flags of `parscale cost` to what is computed: model, hardware, widths and the lists whose
- * combinations are the rows. Weights are never opened, so a folder with a config alone will do.
+ * Model, hardware and work of `parscale cost`. Weights are never opened, so a folder with a config alone
+ * will do.
  */
 import type { CostShape } from "../../../core/analysis/cost.ts";
 import {
@@ -16,9 +16,10 @@ import {
   type Efficiencies,
   findDevice,
   type Rates,
+  ratesOf,
 } from "../../../core/analysis/devices.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
-import { parseJsonObject, readJsonObject, show, statIfExists } from "../../../core/base/files.ts";
+import { parseJsonObject, statIfExists } from "../../../core/base/files.ts";
 import { parseConfig } from "../../../core/checkpoint/config.ts";
 import { isGguf } from "../../../core/checkpoint/model_files.ts";
 import { CONFIG_FILE } from "../../../core/checkpoint/open.ts";
@@ -39,39 +40,31 @@ import { weightBitsOf } from "./weight_bits.ts";
 /** Flags of the command. */
 export type CostValues = ValuesOf<typeof command>;
 
-/** The list of known hardware, or an estimate. */
-export type CostPlan = { readonly kind: "list" } | EstimatePlan;
-
-/** Everything that is asked, but for rates that have yet to be measured. */
-export interface EstimatePlan
-  extends Pick<CostValues, "mode" | "method" | "prefixCache" | "stepOverhead" | "batch"> {
-  readonly kind: "rows" | "figure";
+/** What is computed, of which model, on which hardware. */
+export interface Setting extends Work {
+  readonly values: CostValues;
   readonly model: CostModel;
-  readonly hardware: Hardware;
+  readonly on: CostDevice;
+  readonly rates: Rates;
   readonly efficiency: Efficiencies;
   /** Bits per weight, activation and cache element. */
   readonly widths: { readonly weight: number; readonly activation: number; readonly cache: number };
+}
+
+/** The lists whose combinations are the rows. */
+export interface Work {
   readonly streams: readonly number[];
   readonly prefixTokens: number;
   /** Prompt and new tokens of generation. */
   readonly lengths: readonly { readonly input: number; readonly output: number }[];
-  readonly training: TrainingPlan;
-  readonly figure: { readonly path: string | undefined; readonly match: CostValues["match"] };
-  /** Device that `--hardware this-machine` measures. */
-  readonly device: Pick<CostValues, "device" | "threads" | "unverified">;
-}
-
-/** Sizes of training steps. */
-interface TrainingPlan {
-  /** Rows per step, and rows at a time. */
+  /** Rows per training step, and rows at a time. */
   readonly batches: readonly { readonly batch: number; readonly microBatch: number }[];
+  /** Tokens of a row in training. */
   readonly seqLens: readonly number[];
-  readonly trainParams: NonNullable<CostValues["trainParams"]>;
-  readonly recompute: boolean;
 }
 
 /** A model as far as its cost goes. */
-interface CostModel {
+export interface CostModel {
   /** As it was named; undefined for shape flags. */
   readonly name: string | undefined;
   readonly shape: CostShape;
@@ -83,78 +76,67 @@ interface CostModel {
   readonly weightBits?: number | undefined;
 }
 
-/** Hardware of the table, of a file, or new; this machine where `known` is absent. */
-interface Hardware {
-  readonly known: CostDevice | undefined;
-  /** True unless it was asked for. */
-  readonly isDefault: boolean;
-  /** Values of flags, which replace the hardware's own. */
-  readonly given: Partial<Pick<CostDevice, "bandwidthGbS" | "tflops" | "capacityGb">>;
-}
-
 /** Name under which the machine at hand is measured. */
 export const THIS_MACHINE = "this-machine";
 
-/** Finds model and hardware, and checks lengths. */
-export async function planCost(
-  values: CostValues,
-  io: Io,
-  invocation: Invocation,
-): Promise<CostPlan> {
-  if (values.arguments.length > 0) {
-    refuseOthers(invocation, "`cost ls`");
-    return { kind: "list" };
-  }
+/** Refuses combinations of flags, and a figure that exists. */
+export function check(values: CostValues, invocation: Invocation): void {
+  if (values.arguments.length > 0) refuseOthers(invocation, "`cost ls`");
   checkFigure(values.svg, invocation);
-  const model = await openModel(values, io);
-  const introduced = values.mode === "train" && values.trainParams === "introduced" &&
-    invocation.origins["train-params"] === "flag";
+}
+
+/** Resolves the lists for a model, and checks lengths. */
+export function workOf(values: CostValues, model: CostModel, { origins }: Invocation): Work {
+  const { svg, mode } = values;
+  const introduced = mode === "train" && values.trainParams === "introduced" &&
+    origins["train-params"] === "flag";
   if (introduced && Math.max(model.streams, ...values.streams) === 1) {
     throw new UsageError("`--train-params introduced` needs more than one stream", {
       hints: ["add `--streams 4`"],
     });
   }
-  const isOwn = values.hardware === THIS_MACHINE;
-  const { bandwidth: bandwidthGbS, tflops, capacity: capacityGb } = values;
-  const isTraining = values.mode === "train";
-  const width = (given: string | undefined, stored?: number) =>
-    Number(given ?? (isTraining ? 32 : stored ?? 16));
-  const { mode, method, prefixCache, stepOverhead, batch, svg, match } = values;
-  const { device, threads, unverified } = values;
   return {
-    kind: svg === undefined ? "rows" : "figure",
-    mode,
-    method,
-    model,
-    hardware: {
-      isDefault: values.hardware === undefined,
-      known: isOwn ? undefined : await readHardware(values.hardware ?? DEFAULT_DEVICE, values),
-      given: {
-        ...(bandwidthGbS !== undefined && { bandwidthGbS }),
-        ...(tflops !== undefined && { tflops }),
-        ...(capacityGb !== undefined && { capacityGb }),
-      },
-    },
-    efficiency: {
-      flops: values.flopsEfficiency ?? (isOwn ? 1 : 0.7),
-      memory: values.memoryEfficiency ?? (isOwn ? 1 : 0.9),
-    },
-    widths: {
-      weight: width(values.weightBits, model.weightBits),
-      activation: width(values.activationBits),
-      cache: width(values.cacheBits),
-    },
-    prefixCache,
-    stepOverhead,
     streams: svg === undefined
       ? orDefault(values.streams, [model.streams])
       : [...new Set([1, ...orDefault(values.streams, [1, 2, 4, 8])])].sort((a, b) => a - b),
     prefixTokens: values.prefixTokens ?? model.prefixTokens,
-    batch,
-    lengths: isTraining ? [] : lengthsOf(values, model),
-    training: trainingOf(values, model),
-    figure: { path: svg, match },
-    device: { device, threads, unverified },
+    lengths: mode === "train" ? [] : lengthsOf(values, model),
+    batches: mode === "train" ? batchesOf(values) : [],
+    seqLens: mode === "train" ? seqLensOf(values, model) : [],
+  };
+}
+
+/** Applies hardware flags; `--tflops` also scales the 4-, 8- and 32-bit rates. */
+export function settingOf(
+  values: CostValues,
+  model: CostModel,
+  work: Work,
+  hardware: CostDevice,
+): Setting {
+  const { mode, bandwidth, tflops, capacity } = values;
+  const width = (given: string | undefined, stored?: number) =>
+    Number(given ?? (mode === "train" ? 32 : stored ?? 16));
+  const weight = width(values.weightBits, model.weightBits);
+  const activation = width(values.activationBits);
+  const { tflops32: _32, tops8: _8, tops4: _4, ...plain } = hardware;
+  const on: CostDevice = {
+    ...(tflops === undefined ? hardware : { ...plain, tflops }),
+    ...(bandwidth !== undefined && { bandwidthGbS: bandwidth }),
+    ...(capacity !== undefined && { capacityGb: capacity }),
+  };
+  const isOwn = values.hardware === THIS_MACHINE;
+  const efficiency = {
+    flops: values.flopsEfficiency ?? (isOwn ? 1 : 0.7),
+    memory: values.memoryEfficiency ?? (isOwn ? 1 : 0.9),
+  };
+  return {
+    ...work,
+    values,
+    model,
+    on,
+    rates: ratesOf(on, efficiency, Math.max(weight, activation)),
+    efficiency,
+    widths: { weight, activation, cache: width(values.cacheBits) },
   };
 }
 
@@ -177,16 +159,18 @@ function lengthsOf({ input, output, svg }: CostValues, model: CostModel) {
   return lengths;
 }
 
-function trainingOf(values: CostValues, model: CostModel): TrainingPlan {
-  const { batch, microBatch: micro, trainParams = "all", recompute } = values;
-  if (values.mode === "infer") return { batches: [], seqLens: [], trainParams, recompute };
-  const seqLens = orDefault(values.seqLen, [2048]);
+function seqLensOf({ seqLen }: CostValues, model: CostModel): readonly number[] {
+  const seqLens = orDefault(seqLen, [2048]);
   checkContext(model, Math.max(...seqLens));
+  return seqLens;
+}
+
+function batchesOf({ batch, microBatch: micro }: CostValues): Work["batches"] {
   const batches = batch.flatMap((batch) =>
     orDefault(micro, [batch]).map((microBatch) => ({ batch, microBatch }))
   );
   const wrong = batches.find(({ batch, microBatch }) => batch % microBatch !== 0);
-  if (wrong === undefined) return { batches, seqLens, trainParams, recompute };
+  if (wrong === undefined) return batches;
   throw new UsageError(
     `\`--micro-batch ${wrong.microBatch}\` does not divide \`--batch ${wrong.batch}\``,
     { hints: ["pass a divisor of --batch"] },
@@ -203,19 +187,8 @@ function checkContext({ config, name }: CostModel, tokens: number): void {
   );
 }
 
-/** Flags that describe a shape by hand. */
-const SHAPE_FLAGS = [
-  "hiddenSize",
-  "intermediateSize",
-  "numLayers",
-  "numHeads",
-  "numKvHeads",
-  "headDim",
-  "vocabSize",
-] as const;
-
 /** Finds the model; the figure has a default. */
-async function openModel(values: CostValues, io: Io): Promise<CostModel> {
+export async function openModel(values: CostValues, io: Io): Promise<CostModel> {
   const { model, configFrom, svg } = values;
   if (model !== undefined) return await openNamed(model, io);
   if (configFrom !== undefined) {
@@ -223,7 +196,7 @@ async function openModel(values: CostValues, io: Io): Promise<CostModel> {
     const size = findSize(path);
     return size ? plainModel(size) : configModel(configFrom, parseConfig(json, path), io);
   }
-  const isShaped = SHAPE_FLAGS.some((key) => values[key] !== undefined);
+  const isShaped = values.hiddenSize !== undefined || values.intermediateSize !== undefined;
   if (svg !== undefined && !isShaped) return plainModel(findSize(HEADLINE_SIZE)!);
   return plainModel({ name: undefined, shape: shapeOfFlags(values) });
 }
@@ -251,17 +224,15 @@ function shapeOfFlags(values: CostValues): CostShape {
     );
   }
   if (numHeads % numKvHeads !== 0) {
-    const divisors = Array.from({ length: numHeads }, (_, i) => i + 1)
-      .filter((n) => numHeads % n === 0);
     throw new UsageError(
       `\`--num-kv-heads ${numKvHeads}\` does not divide the ${numHeads} heads`,
-      { hints: [`pass one of ${divisors.join(", ")}`] },
+      { hints: ["pass a divisor of --num-heads"] },
     );
   }
-  if (values.headDim === undefined && hiddenSize % numHeads !== 0) {
+  if (hiddenSize % numHeads !== 0) {
     throw new UsageError(
       `\`--hidden-size ${hiddenSize}\` is not a multiple of the ${numHeads} heads`,
-      { hints: ["pass --num-heads, or --head-dim where the width of a head is its own"] },
+      { hints: ["pass --num-heads, or a config.json where the width of a head is its own"] },
     );
   }
   return familyShape({
@@ -269,10 +240,8 @@ function shapeOfFlags(values: CostValues): CostShape {
     intermediateSize,
     numAttentionHeads: numHeads,
     numKeyValueHeads: numKvHeads,
-    ...(values.headDim !== undefined && { headDim: values.headDim }),
     ...(values.numLayers !== undefined && { numHiddenLayers: values.numLayers }),
     ...(values.vocabSize !== undefined && { vocabSize: values.vocabSize }),
-    tieWordEmbeddings: !values.untied,
   });
 }
 
@@ -330,14 +299,10 @@ function configModel(name: string, config: ModelConfig, io: Io): CostModel {
   };
 }
 
-/** A name that is not known becomes hardware once its bandwidth and rate are given. */
-async function readHardware(
-  name: string,
-  { bandwidth, tflops }: CostValues,
-): Promise<CostDevice> {
-  const known = findDevice(name);
+/** Finds the hardware; a name that is not known becomes hardware once its bandwidth and rate are given. */
+export function findHardware({ hardware, bandwidth, tflops }: CostValues): CostDevice {
+  const name = hardware ?? DEFAULT_DEVICE, known = findDevice(name);
   if (known !== undefined) return known;
-  if (/\.json$|[/\\]/.test(name)) return await readHardwareFile(name);
   if (bandwidth !== undefined && tflops !== undefined) {
     const rates = { capacityGb: undefined, bandwidthGbS: bandwidth, tflops };
     return { name, ...rates, origin: "user", remark: "" };
@@ -352,43 +317,4 @@ async function readHardware(
       ],
     },
   );
-}
-
-/** Keys of a hardware file with the fields they fill. */
-const NUMBERS = [
-  ["bandwidth_gb_s", "bandwidthGbS", true],
-  ["tflops", "tflops", true],
-  ["capacity_gib", "capacityGb", false],
-  ["tflops_32", "tflops32", false],
-  ["tops_8", "tops8", false],
-  ["tops_4", "tops4", false],
-] as const;
-
-async function readHardwareFile(path: string): Promise<CostDevice> {
-  const json = await readJsonObject(path);
-  const keys = ["name", ...NUMBERS.map(([key]) => key)];
-  const unknown = Object.keys(json).find((key) => !keys.includes(key));
-  if (unknown !== undefined) {
-    throw new DataError(
-      `unknown key "${unknown}" in hardware file "${path}"`,
-      { hints: [suggestionHint(unknown, keys) ?? "remove the key"] },
-    );
-  }
-  const numbers = NUMBERS.flatMap(([key, field, required]) => {
-    const value = json[key];
-    if (value === undefined && !required) return [];
-    if (typeof value === "number" && value > 0 && Number.isFinite(value)) return [[field, value]];
-    throw new DataError(
-      `${key} in hardware file "${path}" must be a positive number: ${show(value)}`,
-    );
-  });
-  const rates = Object.fromEntries(numbers) as Pick<CostDevice, "bandwidthGbS" | "tflops">;
-  const name = typeof json.name === "string" ? json.name : path;
-  return { name, capacityGb: undefined, ...rates, origin: "user", remark: "" };
-}
-
-/** A plan with the hardware it is about. */
-export interface Setting extends EstimatePlan {
-  readonly on: CostDevice;
-  readonly rates: Rates;
 }
