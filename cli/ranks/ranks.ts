@@ -47,14 +47,14 @@ type Transport = "solo" | "mpi" | "nccl";
 /** Plan of how processes train together, and on which devices. */
 export interface RanksPlan {
   /** Folder of the run. */
-  readonly folder: string;
-  readonly transport: Transport | "auto";
+  readonly out: string;
+  readonly dist: Transport | "auto";
   /** Seconds that a rank waits for the others. */
-  readonly timeout: number;
+  readonly distTimeout: number;
   /** True if every rank updates a slice of the parameters alone. */
-  readonly shards: boolean;
+  readonly shardOptimizer: boolean;
   /** Ranks of a run that is only planned; undefined for those of the launcher. */
-  readonly planned: number | undefined;
+  readonly ranks: number | undefined;
   readonly device: DeviceChoice;
   readonly dtype: ElementChoice;
   readonly unverified: boolean;
@@ -93,11 +93,11 @@ export async function withRanks(
 export function plannedRanks(plan: RanksPlan, io: Io): Ranks {
   const launch = launchOf(plan, io);
   if (launch !== undefined && launch.rank > 0) throw new ReportedError(exitCode("done"));
-  return new Ranks(io, { ...plan, transport: "solo" }, undefined, plan.planned ?? launch?.world);
+  return new Ranks(io, { ...plan, dist: "solo" }, undefined, plan.ranks ?? launch?.world);
 }
 
-function launchOf({ transport }: RanksPlan, io: Io): Launch | undefined {
-  return transport === "solo" ? undefined : detectLaunch(io.env);
+function launchOf({ dist }: RanksPlan, io: Io): Launch | undefined {
+  return dist === "solo" ? undefined : detectLaunch(io.env);
 }
 
 /** This process among the ranks of its run. */
@@ -124,7 +124,7 @@ export class Ranks {
    * @throws {EnvironmentError} when the launcher's ranks cannot train together on this device
    */
   transport(): Transport {
-    const { plan: { transport, device }, launch, world } = this;
+    const { plan: { dist: transport, device }, launch, world } = this;
     const onGpu = device.startsWith("cuda");
     if (device === "webgpu" && world > 1) {
       throw new UsageError("`--device webgpu` trains in one process", {
@@ -163,14 +163,15 @@ export class Ranks {
    * @throws {EnvironmentError} when the library is missing or is not that of the launcher
    */
   async join(transport: Transport, device: Device): Promise<Collective> {
-    const { launch, world, io, plan: { timeout, deterministic, shards } } = this;
+    const { launch, world, io, plan: { distTimeout, deterministic, shardOptimizer: shards } } =
+      this;
     if (transport === "solo") {
       return { ...ALONE, slice: (count) => sliceOf(count, shards ? world : 1, 0) };
     }
     const group = await openGroup(transport, device, {
       env: io.env,
       launch,
-      timeoutMs: timeout * 1000,
+      timeoutMs: distTimeout * 1000,
       deterministic,
     });
     return this.#joined = new DataParallel(device, group, {
@@ -258,7 +259,7 @@ export class Ranks {
       throw isPrimary ? error : new ReportedError(code);
     }
     if (!isPrimary) await delay(PRECEDENCE_MS);
-    const text = errorText(io, withRemedy(error, this.plan.folder), this.json);
+    const text = errorText(io, withRemedy(error, this.plan.out), this.json);
     io.writeError(isPrimary ? text : `[rank ${launch.rank}] ${text}`);
     await delay(FORWARD_MS);
     this.#joined?.abort(code);

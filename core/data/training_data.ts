@@ -21,10 +21,10 @@ import { openCachedTokens, openTokens, type OpenTokensOptions } from "./tokenize
 /** Data that a run reads, and the rows it makes of them. */
 export interface DataPlan extends Omit<RowOptions, "tokens"> {
   /** Files, folders, globs, data on the hub, or `-`, with an optional `=WEIGHT`. */
-  readonly train: readonly string[];
+  readonly data: readonly string[];
   /** The same for validation. */
-  readonly eval: readonly string[];
-  /** Share of the documents held out for validation, in place of `eval`. */
+  readonly evalData: readonly string[];
+  /** Share of the documents held out for validation, in place of `evalData`. */
   readonly evalSplit: number | undefined;
   /** Tokens of validation at most, up to a whole row; undefined for `SPLIT_TOKENS` of a split, or all. */
   readonly evalTokens: number | undefined;
@@ -107,7 +107,7 @@ const isStdin = (spec: string) => /^-(=|$)/.test(spec);
 
 /** Returns whether a run reads standard input. */
 export function readsStdin(plan: DataPlan): boolean {
-  return [...plan.train, ...plan.eval].some(isStdin);
+  return [...plan.data, ...plan.evalData].some(isStdin);
 }
 
 /**
@@ -138,7 +138,7 @@ export async function tokenizePart(
   context: DataContext,
   { index, count }: { readonly index: number; readonly count: number },
 ): Promise<void> {
-  const lists = [plan.train, plan.eval].filter((list) => list.length > 0);
+  const lists = [plan.data, plan.evalData].filter((list) => list.length > 0);
   const sources = (await Promise.all(lists.map(resolveSources))).flat();
   const files = [...new Set(sources.flatMap(({ files }) => files))].filter((file) =>
     !isHubData(file)
@@ -179,7 +179,7 @@ async function buildStreams(
   context: DataContext,
   opened: Opened,
 ): Promise<OpenedData> {
-  if (plan.train.some(isStdin) && plan.eval.some(isStdin)) {
+  if (plan.data.some(isStdin) && plan.evalData.some(isStdin)) {
     throw new UsageError("`--data -` cannot be combined with `--eval-data -`", {
       hints: [
         "read one of them from a file, or validate on a part of the data with `--eval-split`",
@@ -188,9 +188,9 @@ async function buildStreams(
   }
   const seqLen = rowTokensOf(plan, context);
   const needed = context.tokensNeeded(seqLen) / (1 - (plan.evalSplit ?? 0));
-  const sources = await openSources(plan.train, plan, context, opened, needed);
-  const own = plan.eval.length > 0
-    ? await openSources(plan.eval, plan, context, opened, Infinity)
+  const sources = await openSources(plan.data, plan, context, opened, needed);
+  const own = plan.evalData.length > 0
+    ? await openSources(plan.evalData, plan, context, opened, Infinity)
     : undefined;
   const [train, held] = split(plan, sources, own);
 

@@ -39,13 +39,14 @@ export interface ModelChoices {
   /** Standard deviation of its matrices. */
   readonly initStd: number;
   readonly streams?: number | undefined;
-  readonly transforms?: readonly Transform[] | undefined;
+  /** Empty for those of the checkpoint, or prefixes. */
+  readonly transform: readonly Transform[];
   readonly prefixTokens?: number | undefined;
   readonly loraRank?: number | undefined;
   readonly smoothing?: number | undefined;
   readonly aggregation?: Aggregation | undefined;
   /** Unless told, all; introduced over a GGUF file, which stays as it is. */
-  readonly params?: "all" | "introduced" | undefined;
+  readonly trainParams?: "all" | "introduced" | undefined;
   /** Hidden units of the prefix MLP; 0 trains the prefixes themselves. */
   readonly reparameterize: number;
   readonly ropeTheta?: number | undefined;
@@ -77,7 +78,7 @@ export interface ModelSource {
 
 /** Opens and checks the model of a run. */
 export async function openModelSource(choices: ModelChoices): Promise<ModelSource> {
-  if (choices.configFrom !== undefined && choices.params === "introduced") {
+  if (choices.configFrom !== undefined && choices.trainParams === "introduced") {
     throw new UsageError(
       "a model from scratch cannot train its introduced parameters alone: its backbone would be lost",
       { hints: ["train all parameters, or pass a checkpoint with `--model`"] },
@@ -86,7 +87,7 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
   const base = await openBase(choices);
   const aggregation = choices.aggregation ?? base.config.aggregator;
   const ofFile = base.checkpoint?.files.isGguf;
-  const { params = ofFile ? "introduced" : "all", seed } = choices;
+  const { trainParams: params = ofFile ? "introduced" : "all", seed } = choices;
   const saveDtype = choices.saveDtype ??
     (params === "all" && base.checkpoint ? dtypeOfCodes(base.checkpoint) : undefined);
   const config = withChoices(base.config, { ...choices, aggregation, saveDtype });
@@ -183,7 +184,8 @@ async function openBase({ model, adapter, configFrom, tokenizer }: ModelChoices)
 
 /** The config to be trained; streams may be given to a plain model, not changed in another. */
 function withChoices(base: ModelConfig, choices: ModelChoices): ModelConfig {
-  const { streams, transforms, prefixTokens, loraRank, smoothing } = choices;
+  const { streams, prefixTokens, loraRank, smoothing } = choices;
+  const transforms = choices.transform.length > 0 ? choices.transform : undefined;
   const changed = {
     ...base,
     ropeTheta: choices.ropeTheta ?? base.ropeTheta,

@@ -6,10 +6,8 @@ import { isObject, type JsonObject, statIfExists } from "../../../core/base/file
 import type { DataPlan } from "../../../core/data/training_data.ts";
 import { parseCondition } from "../../../core/data/select.ts";
 import { isHubData } from "../../../core/data/sources.ts";
-import type { ModelChoices } from "../../../core/train/model_source.ts";
 import type { OptimizerOptions } from "../../../core/train/optimizer.ts";
-import { type GivenRates, PAPER_RATE } from "../../../core/train/rates.ts";
-import type { RunLength } from "../../../core/train/run_length.ts";
+import { PAPER_RATE } from "../../../core/train/rates.ts";
 import { CONFIG, readRunConfig } from "../../../core/train/run_folder.ts";
 import { defaultPhases, type ScheduleOptions } from "../../../core/train/schedule.ts";
 import type { ValuesOf } from "../../framework/command.ts";
@@ -18,8 +16,6 @@ import { defaultOf } from "../../framework/resolve.ts";
 import { camelCase, type Flag, formatFlag, snakeCase } from "../../framework/table.ts";
 import { BadValue, readValue } from "../../framework/values.ts";
 import type { Invocation } from "../../output/document.ts";
-import { templateVariables } from "../../input/template_variables.ts";
-import type { RanksPlan } from "../../ranks/ranks.ts";
 import { type command, trainFlags } from "./flags.ts";
 
 /** Values of the flags. */
@@ -27,44 +23,15 @@ export type TrainValues = ValuesOf<typeof command>;
 
 /** A training run; what depends on model and data is settled in `prepare.ts`. */
 export interface TrainPlan {
-  /** Folder of the run. */
-  readonly out: string;
-  readonly overwrite: boolean;
+  /** Flags; of a resumed run those it was begun with. */
+  readonly values: TrainValues;
   /** Configuration of the run that is resumed, as its folder records it. */
   readonly saved: JsonObject | undefined;
-  /** The names of a model and an adapter may be those of the hub or of runs. */
-  readonly model: ModelChoices;
-  /** First values of new prefixes; undefined is text where it can be. */
-  readonly prefixInit: "text" | "normal" | undefined;
   /** Extension that makes a resumed run longer than it was begun. */
   readonly extension: Extension | undefined;
   readonly data: DataPlan;
-  /** Variables of the chat template. */
-  readonly templateVariables?: Readonly<Record<string, unknown>>;
-  /** Token at the end of a document; undefined for that of the tokenizer. */
-  readonly endToken: number | undefined;
-  readonly length: LengthPlan;
   readonly optimizer: OptimizerOptions;
-  readonly rates: GivenRates;
   readonly schedule: SchedulePlan;
-  /** True if activations are recomputed in the backward pass. */
-  readonly recompute: boolean;
-  /** Steps between validations, between checkpoints, and between progress lines. */
-  readonly evalEvery: number;
-  readonly saveEvery: number;
-  readonly logEvery: number;
-  /** Checkpoints that are kept; undefined for all. */
-  readonly keep: number | undefined;
-  readonly tensorboard: boolean;
-  readonly ranks: RanksPlan;
-  /** Bytes that training may take. */
-  readonly memoryLimit: number | undefined;
-}
-
-/** Length of a run, and what its steps take. */
-export interface LengthPlan extends RunLength {
-  /** True if every step takes the batch of the first. */
-  readonly overfitOneBatch: boolean;
 }
 
 /** Shape of the learning rate; undefined lengths are a tenth of the run. */
@@ -106,22 +73,10 @@ export async function planTraining(
   }
   const minFactor = kind === "constant" || peak === 0 ? 1 : Math.min(1, lrMin / peak);
   return {
-    out: values.out,
-    overwrite: values.overwrite,
+    values,
     saved,
     extension,
-    model: modelChoices(values),
-    ...templateVariables(values.templateVar),
-    prefixInit: values.prefixInit,
     data: dataPlan(values),
-    endToken: values.endToken,
-    length: {
-      steps: values.steps,
-      tokens: values.tokens,
-      batch: values.batch,
-      microBatch: values.microBatch,
-      overfitOneBatch: values.overfitOneBatch,
-    },
     optimizer: {
       beta1: values.beta1,
       beta2: values.beta2,
@@ -129,60 +84,18 @@ export async function planTraining(
       weightDecay: values.weightDecay,
       clip: values.clip === 0 ? Infinity : values.clip,
     },
-    rates: { backbone: lr, prefix: lrPrefix, aggregator: lrAggregator },
     schedule: { kind, minFactor, warmup, decay: decaySteps },
-    recompute: values.checkpointActivations,
-    evalEvery: values.evalEvery,
-    saveEvery: values.saveEvery,
-    logEvery: values.logEvery,
-    keep: values.keep,
-    tensorboard: values.tensorboard,
-    ranks: {
-      folder: values.out,
-      transport: values.dist,
-      timeout: values.distTimeout,
-      shards: values.shardOptimizer,
-      planned: values.ranks,
-      device: values.device,
-      dtype: values.dtype,
-      unverified: values.unverified,
-      threads: values.threads,
-      deterministic: values.deterministic,
-    },
-    memoryLimit: values.memoryLimit,
-  };
-}
-
-function modelChoices(values: TrainValues): ModelChoices {
-  return {
-    model: values.model,
-    adapter: values.adapter,
-    configFrom: values.configFrom,
-    tokenizer: values.tokenizer,
-    initStd: values.initStd,
-    streams: values.streams,
-    transforms: values.transform.length > 0 ? values.transform : undefined,
-    prefixTokens: values.prefixTokens,
-    loraRank: values.loraRank,
-    smoothing: values.smoothing,
-    aggregation: values.aggregation,
-    params: values.trainParams,
-    reparameterize: values.reparameterize,
-    ropeTheta: values.ropeTheta,
-    context: values.context,
-    saveDtype: values.saveDtype,
-    seed: values.seed,
   };
 }
 
 function dataPlan(values: TrainValues): DataPlan {
-  const { data: train, evalData, textColumn, where } = values;
+  const { data, evalData, textColumn, where } = values;
   // Local files are read by our keys alone.
-  const isLocal = ![...train, ...evalData].some(isHubData);
+  const isLocal = ![...data, ...evalData].some(isHubData);
   const selection = { where: where.map(parseCondition) };
   const refused = textColumn !== undefined && isLocal
     ? "--text-column"
-    : where.length > 0 && !train.every(isHubData)
+    : where.length > 0 && !data.every(isHubData)
     ? "--where"
     : undefined;
   if (refused !== undefined) {
@@ -198,24 +111,15 @@ function dataPlan(values: TrainValues): DataPlan {
   }
   const { steps, tokens, epochs = steps ?? tokens ? undefined : 1 } = values;
   // Hub data has no default number of epochs: one may be terabytes.
-  if (values.epochs !== epochs && train.some(isHubData)) {
+  if (values.epochs !== epochs && data.some(isHubData)) {
     throw new UsageError("data on the hub need `--steps`, `--tokens` or `--epochs`", {
       hints: ["for a first try: --steps 100"],
     });
   }
   return {
-    train,
-    eval: evalData,
-    evalSplit: values.evalSplit,
-    evalTokens: values.evalTokens,
-    selection: textColumn === undefined ? selection : { ...selection, textColumn },
-    seqLen: values.seqLen,
-    pack: values.pack,
-    longRows: values.longRows,
-    shuffle: values.shuffle,
+    ...values,
     epochs,
-    seed: values.seed,
-    skipBadFiles: values.skipBadFiles,
+    selection: textColumn === undefined ? selection : { ...selection, textColumn },
   };
 }
 

@@ -43,12 +43,13 @@ import {
 } from "../../../core/train/training_memory.ts";
 import { memoryBudget, requireFreeMemory } from "../../input/limits.ts";
 import { findModel, openModel } from "../../input/open_model.ts";
+import { templateVariables } from "../../input/template_variables.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
 import type { Work } from "../../output/time_left.ts";
 import { bytesText, counted } from "../../output/units.ts";
 import type { Ranks } from "../../ranks/ranks.ts";
-import type { LengthPlan, TrainPlan } from "./plan.ts";
+import type { TrainPlan, TrainValues } from "./plan.ts";
 
 /** A run ready to begin; nothing large is allocated yet. */
 export interface PreparedRun extends Disposable {
@@ -69,19 +70,20 @@ export interface PreparedRun extends Disposable {
 
 /** Opens model, device and data, joins the other ranks, and plans the memory. */
 export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<PreparedRun> {
-  const { io } = ranks;
-  const share = microBatchOf(plan.length, ranks.world);
+  const { io } = ranks, { values } = plan;
+  const share = microBatchOf(values, ranks.world);
   const transport = ranks.transport();
+  const template = templateVariables(values.templateVar);
   const source = await withTextStart(await openSource(plan, io), plan, io);
-  const tokenizer = await openTokenizerIfAny(source.files, plan);
+  const tokenizer = await openTokenizerIfAny(source.files, template);
   const device = await ranks.openDevice();
   let data: OpenedData | undefined;
   try {
     const collective = await ranks.join(transport, device);
-    data = await openRunData(plan, ranks, source, tokenizer);
+    data = await openRunData(plan, ranks, source, tokenizer, template);
     const { tokens, batches, evalBatches } = data;
-    const steps = stepsOf(plan.length, { rowTokens: tokens, microBatch: share });
-    const trained = batches(1).trainedRows(steps * plan.length.batch);
+    const steps = stepsOf(values, { rowTokens: tokens, microBatch: share });
+    const trained = batches(1).trainedRows(steps * values.batch);
     const runs = [trained, evalBatches ? evalBatches(1).trainedRows(Infinity) : []];
     const optionsOf = (batch: number, recompute: boolean): TrainerOptions => ({
       config: source.config,
@@ -89,30 +91,33 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
       initial: source.initial,
       sizes: { batch, tokens, counted: countedSlots({ batch, tokens }, runs) },
       optimizer: plan.optimizer,
-      accumulates: batch * ranks.world < plan.length.batch,
+      accumulates: batch * ranks.world < values.batch,
       recompute,
       substitute: source.substitute,
       collective,
     });
-    const takesFreeMemory = plan.memoryLimit === undefined && ranks.world === 1 &&
+    const takesFreeMemory = values.memoryLimit === undefined && ranks.world === 1 &&
       !device.traits.discreteMemory;
     const limit = ranks.world === 1
-      ? memoryBudget(plan.memoryLimit, device)
-      : plan.memoryLimit ?? Infinity;
+      ? memoryBudget(values.memoryLimit, device)
+      : values.memoryLimit ?? Infinity;
     const choices = { ...choicesOf(plan, share, ranks), limit };
     const { options: trainer, memory } = fitTraining(device, optionsOf, choices);
-    refuseIfTooLarge(memory, plan);
-    noteChoice(trainer, plan, share, io);
+    refuseIfTooLarge(memory, values);
+    noteChoice(trainer, values, share, io);
     const dispose = () => {
       data?.[Symbol.dispose]();
       device.close();
     };
     const stream = data.batches(trainer.sizes.batch);
     if (stream.shortened > 0) {
-      const what = plan.data.longRows === "drop" ? "left out" : "cut short";
+      const what = values.longRows === "drop" ? "left out" : "cut short";
       io.note(`${counted(stream.shortened, "document")} longer than a row ${what}`);
     }
-    const { rates, reason: rateReason } = peakRates(plan.rates, source);
+    const { rates, reason: rateReason } = peakRates(
+      { backbone: values.lr, prefix: values.lrPrefix, aggregator: values.lrAggregator },
+      source,
+    );
     const loop = loopOptions(plan, rates, data, stream, ranks.world, trainer);
     const run = { source, tokenizer, data, stream, device, trainer, memory, loop, rateReason };
     return { ...run, takesFreeMemory, [Symbol.dispose]: dispose };
@@ -123,16 +128,16 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
   }
 }
 
-async function openSource({ model: choices, saved }: TrainPlan, io: Io): Promise<ModelSource> {
-  const { model, adapter, tokenizer } = choices;
+async function openSource({ values, saved }: TrainPlan, io: Io): Promise<ModelSource> {
+  const { model, adapter, tokenizer } = values;
   const paths = model === undefined ? {} : await findModel({ model, adapter }, io);
   const source = await openModelSource({
-    ...choices,
+    ...values,
     ...paths,
     tokenizer: tokenizer === undefined ? undefined : await openFolder(tokenizer, io),
   });
   noteSize(source, io);
-  if (choices.reparameterize > 0 && source.checkpoint?.config.prefix && saved === undefined) {
+  if (values.reparameterize > 0 && source.checkpoint?.config.prefix && saved === undefined) {
     io.note("the prefixes of the checkpoint are started anew: --reparameterize trains an MLP");
   }
   return source;
@@ -156,7 +161,7 @@ function noteSize({ params, config, checkpoint }: ModelSource, io: Io): void {
  */
 async function withTextStart(
   source: ModelSource,
-  { prefixInit, model: { reparameterize }, saved, out, ranks: { threads } }: TrainPlan,
+  { saved, values: { prefixInit, reparameterize, out, threads } }: TrainPlan,
   io: Io,
 ): Promise<ModelSource> {
   const { config, checkpoint, files } = source;
@@ -212,42 +217,43 @@ async function openTokenizerIfAny(
  * start; so these have one way, as has a run whose way is given.
  */
 function choicesOf(
-  { length, recompute, saved }: TrainPlan,
+  { saved, values: { microBatch, checkpointActivations: recompute } }: TrainPlan,
   share: number,
   { world }: Ranks,
 ): Omit<TrainingChoices, "limit"> {
   if (world > 1 || saved) return { batches: [share], recompute: [recompute] };
-  const batches = length.microBatch === undefined ? divisorsOf(share) : [share];
+  const batches = microBatch === undefined ? divisorsOf(share) : [share];
   return { batches, recompute: recompute ? [true] : [false, true] };
 }
 
 /** Names the flags that fit the run into the memory. */
 function noteChoice(
   { sizes: { batch }, recompute }: TrainerOptions,
-  plan: TrainPlan,
+  values: TrainValues,
   share: number,
   io: Io,
 ): void {
   const flags = [
     ...(batch === share ? [] : [`--micro-batch ${batch}`]),
-    ...(recompute === plan.recompute ? [] : ["--checkpoint-activations"]),
+    ...(recompute === values.checkpointActivations ? [] : ["--checkpoint-activations"]),
   ];
   if (flags.length > 0) io.note(`to take less memory: ${flags.join(" ")}`);
 }
 
 /** Opens the data; machines that share a cache tokenize a part each, and the ranks of a machine once. */
 async function openRunData(
-  { data, endToken, length, ranks: { threads }, saved, templateVariables }: TrainPlan,
+  { data, saved, values }: TrainPlan,
   ranks: Ranks,
   { config, files }: ModelSource,
   tokenizer: Tokenizer | undefined,
+  { templateVariables }: TokenizerOptions,
 ): Promise<OpenedData> {
-  const { io } = ranks;
+  const { io } = ranks, { endToken, threads, batch } = values;
   if (readsStdin(data)) ranks.refuseStdin();
   using display = new TokenizeDisplay(io);
   const named = tokenizer?.idOf("<|endoftext|>") ?? tokenizer?.idOf("<|end_of_text|>");
   const end = endToken ?? named ?? config.eosTokenIds[0];
-  const { steps = Infinity, tokens = Infinity } = length;
+  const { steps = Infinity, tokens = Infinity } = values;
   const context: DataContext = {
     context: config.maxPositionEmbeddings,
     vocabSize: config.vocabSize,
@@ -257,7 +263,7 @@ async function openRunData(
     ...(tokenizer && files !== undefined ? { tokenizerFolder: files.model } : {}),
     ...(templateVariables && { templateVariables: exactJsonText(templateVariables) }),
     ...(end === undefined ? {} : { endToken: end }),
-    tokensNeeded: (rowTokens) => Math.min(tokens, steps * length.batch * rowTokens),
+    tokensNeeded: (rowTokens) => Math.min(tokens, steps * batch * rowTokens),
     recorded: saved &&
       { keys: saved.data_keys as string[] | undefined, hubData: saved.hub_data },
     env: io.env,
@@ -321,7 +327,7 @@ class TokenizeDisplay implements Disposable {
 }
 
 function loopOptions(
-  { length, schedule: shape, evalEvery, saveEvery }: TrainPlan,
+  { values, schedule: shape }: TrainPlan,
   rates: LoopOptions["rates"],
   { evalBatches }: OpenedData,
   stream: BatchStream,
@@ -329,7 +335,7 @@ function loopOptions(
   { sizes: { batch: microBatch, tokens }, collective = ALONE }: TrainerOptions,
 ): LoopOptions {
   const microBatches = stream.countBatches();
-  const steps = stepsOf(length, { rowTokens: tokens, microBatch, microBatches });
+  const steps = stepsOf(values, { rowTokens: tokens, microBatch, microBatches });
   const phases = defaultPhases(steps);
   const { warmup = phases.warmup, decay = phases.decay } = shape;
   if (warmup > steps) {
@@ -342,26 +348,31 @@ function loopOptions(
   return {
     schedule,
     rates,
-    microBatches: length.batch / microBatch / world,
-    evalEvery,
-    saveEvery,
+    microBatches: values.batch / microBatch / world,
+    evalEvery: values.evalEvery,
+    saveEvery: values.saveEvery,
     evalFeed: evalBatches && (() => collective.share(evalBatches(microBatch))),
   };
 }
 
 function refuseIfTooLarge(
   { total }: TrainingMemory,
-  { memoryLimit: limit, length }: TrainPlan,
+  values: TrainValues,
 ): void {
+  const { memoryLimit: limit } = values;
   if (limit === undefined || total <= limit) return;
   throw new EnvironmentError(
     `training needs ${bytesText(total)}, more than the memory limit of ${bytesText(limit)}`,
-    { hints: [smallerHint(length)] },
+    { hints: [smallerHint(values)] },
   );
 }
 
 /** The error of a GPU without room, with what the run needs and what makes it smaller. */
-export function noRoomError(error: unknown, { memory }: PreparedRun, plan: TrainPlan): unknown {
+export function noRoomError(
+  error: unknown,
+  { memory }: PreparedRun,
+  { values }: TrainPlan,
+): unknown {
   if (!(error instanceof OutOfMemoryError)) return error;
   const { total, runtime: _, ...sections } = memory;
   const parts = Object.entries(sections).map(([name, bytes]) => `${name} ${bytesText(bytes)}`);
@@ -369,19 +380,22 @@ export function noRoomError(error: unknown, { memory }: PreparedRun, plan: Train
     cause: error,
     hints: [
       `the run needs ${bytesText(total)}: ${parts.join(", ")}`,
-      `${smallerHint(plan.length)}, or pass --checkpoint-activations`,
+      `${smallerHint(values)}, or pass --checkpoint-activations`,
     ],
   });
 }
 
 /** Flags that make a run smaller. */
-function smallerHint({ microBatch }: LengthPlan): string {
+function smallerHint({ microBatch }: TrainValues): string {
   return microBatch === undefined ? "lower --seq-len" : "lower --micro-batch or --seq-len";
 }
 
 /** Refuses a run for which this machine has too little memory free. */
-export function requireMemory({ memory, takesFreeMemory }: PreparedRun, plan: TrainPlan): void {
+export function requireMemory(
+  { memory, takesFreeMemory }: PreparedRun,
+  { values }: TrainPlan,
+): void {
   if (!takesFreeMemory) return;
-  const hint = `${smallerHint(plan.length)}; --memory-limit begins all the same`;
+  const hint = `${smallerHint(values)}; --memory-limit begins all the same`;
   requireFreeMemory(memory.total, "training", hint);
 }

@@ -16,7 +16,8 @@ import { loadState, saveState, type TrainingState } from "../../../core/train/tr
 import type { Context } from "../../framework/context.ts";
 import { noteOpening } from "../../input/open_model.ts";
 import { configKeys, type Invocation, toJson } from "../../output/document.ts";
-import { formatFlag } from "../../framework/table.ts";
+import { commonFlags } from "../../framework/common.ts";
+import { camelCase, formatFlag } from "../../framework/table.ts";
 import { Interrupted } from "../../output/errors.ts";
 import { formatDuration, Progress, ReadingProgress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
@@ -40,7 +41,7 @@ export async function run(values: TrainValues, ctx: Context): Promise<void> {
   const plan = await planTraining(values, invocation);
   if (ctx.isDryRun) ctx.end(await describe(plan, io));
   const json = invocation.format.startsWith("json");
-  await withRanks(plan.ranks, io, json, (ranks) => runRank(plan, ranks, invocation));
+  await withRanks(plan.values, io, json, (ranks) => runRank(plan, ranks, invocation));
 }
 
 async function runRank(plan: TrainPlan, ranks: Ranks, invocation: Invocation): Promise<void> {
@@ -68,7 +69,7 @@ async function claimFolder(
   invocation: Invocation,
   opened: DisposableStack,
 ): Promise<(run: PreparedRun) => Promise<RunFolder>> {
-  const { saved, out, overwrite } = plan;
+  const { saved, values: { out, overwrite } } = plan;
   if (saved) {
     const folder = opened.use(await RunFolder.open(out));
     return async (run) => {
@@ -93,8 +94,8 @@ async function trainInto(
   invocation: Invocation,
 ): Promise<void> {
   const { io } = ranks;
-  const { saved, out, keep, length, model: { reparameterize, seed } } = plan;
-  noteOpening(io, plan.model.model, run.memory.parameters);
+  const { saved, values } = plan, { out, keep, reparameterize, seed } = values;
+  noteOpening(io, values.model, run.memory.parameters);
   const trainer = await Trainer.create(run.device, run.trainer);
   let newest = saved ? await lastCheckpoint(out) : undefined;
   const start = await begin(run, trainer, newest);
@@ -104,8 +105,8 @@ async function trainInto(
   };
   await ranks.compare(run, trainer, sharedPlan(plan));
   await removeOld(start.step); // those of a run that was killed before it removed them
-  const microBatches = length.batch / run.trainer.sizes.batch;
-  const feed = length.overfitOneBatch ? sameBatches(run, microBatches) : run.stream;
+  const microBatches = values.batch / run.trainer.sizes.batch;
+  const feed = values.overfitOneBatch ? sameBatches(run, microBatches) : run.stream;
   const flops = trainingFlops(run.trainer) * run.loop.microBatches;
 
   using report = new Report(io, invocation, {
@@ -113,7 +114,7 @@ async function trainInto(
     seed,
     device: run.device.name,
   });
-  using events = plan.tensorboard && folder
+  using events = values.tensorboard && folder
     ? new EventWriter(`${folder.path}/tensorboard`)
     : undefined;
   const total = run.loop.schedule.steps;
@@ -126,7 +127,7 @@ async function trainInto(
   const options = { label: "Training", unit: "steps", total, from: start.step };
   using progress = new Progress(io, {
     ...options,
-    everyItems: plan.logEvery,
+    everyItems: values.logEvery,
     line: (count) => progressLine(count, last, run, flops),
   });
   // Ranks read equal parts, within a batch.
@@ -273,7 +274,7 @@ function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocation) {
     eval_fingerprint: run.data.evalFingerprint ?? null,
     trained: run.source.trained.map(({ name }) => name),
     trained_params: run.source.trained.reduce((sum, { shape }) => sum + elementCount(shape), 0),
-    overfit_one_batch: plan.length.overfitOneBatch,
+    overfit_one_batch: plan.values.overfitOneBatch,
     config: {
       ...configKeys(invocation.config),
       train_params: run.source.params,
@@ -309,7 +310,7 @@ function extendedConfig(
 function requireSameRun(
   saved: Readonly<Record<string, unknown>>,
   run: PreparedRun,
-  { out, extension }: TrainPlan,
+  { values: { out }, extension }: TrainPlan,
 ): void {
   const trained = run.source.trained.map(({ name }) => name).join();
   const changed = saved.data_fingerprint !== run.stream.fingerprint
@@ -357,8 +358,12 @@ function withFolder(error: unknown, folder: unknown): unknown {
   return new DataError(error.message, { hints: [...error.hints, hint], cause: error.cause });
 }
 
-/** Returns what must be the same on all ranks: all of a plan that enters the result. */
-function sharedPlan({ memoryLimit: _limit, ranks, ...plan }: TrainPlan): unknown {
-  const { threads: _threads, timeout: _timeout, ...shared } = ranks;
-  return { ...plan, ranks: shared };
+/** Flags that ranks may have of their own. */
+const OF_RANK = new Set(
+  [...Object.keys(commonFlags), "memory-limit", "threads", "dist-timeout"].map(camelCase),
+);
+
+/** Returns what must be the same on all ranks: all flags that enter the result. */
+function sharedPlan({ values }: TrainPlan): unknown {
+  return Object.fromEntries(Object.entries(values).filter(([name]) => !OF_RANK.has(name)));
 }

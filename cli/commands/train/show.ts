@@ -23,22 +23,23 @@ import { measureRunTime } from "./run_time.ts";
 
 /** Text of `--dry-run`: sizes, memory, and the first row as it will be read; allocates nothing. */
 export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
+  const { values } = plan;
   if (plan.saved) {
     throw new UsageError("`--resume` cannot be combined with `--dry-run`", {
       hints: [
-        `see its plan with \`parscale train --config ${plan.out}/config.json --out new --dry-run\``,
+        `see its plan with \`parscale train --config ${values.out}/config.json --out new --dry-run\``,
       ],
     });
   }
-  await requireNoRun(plan.out, plan.overwrite);
-  const ranks = plannedRanks(plan.ranks, io);
+  await requireNoRun(values.out, values.overwrite);
+  const ranks = plannedRanks(values, io);
   const { world } = ranks;
   using run = await prepareRun(plan, ranks);
   const { source, data, stream, memory, loop, trainer, tokenizer } = run;
   const microBatch = trainer.sizes.batch;
   const count = (specs: readonly { shape: readonly number[] }[]) =>
     specs.reduce((total, { shape }) => total + elementCount(shape), 0);
-  const perStep = plan.length.batch * data.tokens;
+  const perStep = values.batch * data.tokens;
   const batch = stream.next()!;
   const decode = (ids: Int32Array) => tokenizer ? tokenizer.decode(ids) : ids.join(" ");
   const row = describeRow(batch, 0, decode).map(({ start, length, text }) =>
@@ -51,18 +52,18 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
   const free = run.takesFreeMemory ? memoryInfo().available : Infinity;
   const parts = Object.entries({ ...sections, ...(runtime > 0 && { runtime }) });
   const lines = [
-    `model: ${plan.model.model ?? plan.model.configFrom}, ${config.family}, ${
+    `model: ${values.model ?? values.configFrom}, ${config.family}, ${
       counted(config.streams, "stream")
     }${config.prefix ? ` of ${counted(config.prefixTokens, "prefix token")}` : ""}`,
     `trained parameters: ${grouped(count(trainer.trained))} of ${
       grouped(count(parameterSpecs(source.config)))
     } in ${counted(trainer.trained.length, "tensor")}`,
     `steps: ${grouped(loop.schedule.steps)} of ${
-      counted(plan.length.batch, "row")
+      counted(values.batch, "row")
     } of ${data.tokens} tokens, ` +
     `${grouped(perStep)} tokens a step in ${counted(loop.microBatches * world, "micro-batch")}`,
     ...(run.rateReason === undefined ? [] : [`learning rates: ${run.rateReason}`]),
-    `data: ${await dataText(plan.data.train)}, ${
+    `data: ${await dataText(values.data)}, ${
       counted(stream.rowsPerEpoch, "row")
     } an epoch, the first batch ${Math.round(100 * used)}% full`,
     ...(data.evalSize
@@ -287,7 +288,7 @@ export async function writeCard(
   const { source } = run;
   const isAdapter = source.params === "introduced";
   const card = await modelCard({
-    folder: plan.out,
+    folder: plan.values.out,
     config: source.config,
     source: source.checkpoint?.files,
     isAdapter,
@@ -303,7 +304,7 @@ export async function writeCard(
 
 function trainingLines(
   { source, loop, data, stream }: PreparedRun,
-  { length, data: { seed }, schedule }: TrainPlan,
+  { values: { batch, seed }, schedule }: TrainPlan,
   { step, tokens }: TrainingState,
 ): string[] {
   const { backbone, prefix, aggregator } = loop.rates;
@@ -317,7 +318,7 @@ function trainingLines(
   return [
     `${grouped(step)} of ${
       grouped(loop.schedule.steps)
-    } steps of ${length.batch} rows of ${data.tokens} ` +
+    } steps of ${batch} rows of ${data.tokens} ` +
     `tokens, ${grouped(tokens)} tokens in all`,
     source.params === "introduced"
       ? "the ParScale parameters alone; the backbone is unchanged"

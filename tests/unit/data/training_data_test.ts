@@ -5,9 +5,9 @@ import { type DataContext, type DataPlan, openData } from "../../../core/data/tr
 import { withScratch } from "../../scratch.ts";
 import { jsonLines, TOKENIZER } from "./testing.ts";
 
-const planOf = (train: string[]): DataPlan => ({
-  train,
-  eval: [],
+const planOf = (data: string[]): DataPlan => ({
+  data,
+  evalData: [],
   evalSplit: undefined,
   evalTokens: undefined,
   selection: { where: [] },
@@ -87,7 +87,7 @@ Deno.test("the validation data says its rows and tokens, in one epoch of them", 
   withScratch(async (folder) => {
     const files = writeFiles(folder, ["the cat ".repeat(20), "sat", "on a mat ".repeat(9)]);
     for (const pack of [true, false]) {
-      const plan = { ...planOf([files[0]!]), eval: files, seqLen: 64, pack };
+      const plan = { ...planOf([files[0]!]), evalData: files, seqLen: 64, pack };
       using data = await openData(plan, contextOf(folder));
       const stream = data.evalBatches!(2), read = { rows: 0, tokens: 0 };
       for (let batch = stream.next(); batch; batch = stream.next()) {
@@ -113,8 +113,8 @@ Deno.test("a validation reads its first rows up to --eval-tokens, and not all of
     const bounded = { rows: 256, tokens: 16_384 };
     assertEquals(await sizeOf({ evalSplit: 0.5 }), bounded);
     assertEquals(await sizeOf({ evalSplit: 0.5, evalTokens: 100 }), { rows: 2, tokens: 128 });
-    assertEquals(await sizeOf({ eval: files, evalTokens: 64 }), { rows: 1, tokens: 64 });
-    assert((await sizeOf({ eval: files }))!.tokens > 2 * bounded.tokens);
+    assertEquals(await sizeOf({ evalData: files, evalTokens: 64 }), { rows: 1, tokens: 64 });
+    assert((await sizeOf({ evalData: files }))!.tokens > 2 * bounded.tokens);
   }));
 
 Deno.test("errors name their file where files share workers", () =>
