@@ -55,14 +55,22 @@ export interface StepReport {
   readonly seconds: number;
   /** Share of the time spent waiting for data. */
   readonly dataWait: number;
-  /** Mean loss over the validation data, after the update. */
-  readonly evalLoss: number | undefined;
+  /** After the update. */
+  readonly validation: Validation | undefined;
+}
+
+/** Means over the validation data. */
+export interface Validation {
+  /** In nats per predicted token. */
+  readonly loss: number;
+  /** Mean aggregation weight of each stream; undefined with one stream. */
+  readonly streamWeights: readonly number[] | undefined;
 }
 
 /** Callbacks of the loop. */
 export interface LoopHooks {
-  /** Takes the mean loss over the validation data before the first step. */
-  onStart(evalLoss: number): void;
+  /** Takes the validation before the first step. */
+  onStart(validation: Validation): void;
   /** Takes the tokens of the validation data that were read, after each batch. */
   onValidate?(tokens: number): void;
   onStep(report: StepReport): void;
@@ -118,11 +126,11 @@ export async function train(
       gradNorm,
       clipScale,
       rates,
-      streamWeights: streamWeights.length ? streamWeights.map((w) => w / predicted) : undefined,
+      streamWeights: meansOf(streamWeights, predicted),
       tokensPerSecond: used! / seconds,
       seconds,
       dataWait: read.waited / seconds,
-      evalLoss: due && options.evalFeed
+      validation: due && options.evalFeed
         ? await validate(trainer, options.evalFeed(), hooks)
         : undefined,
     });
@@ -134,27 +142,31 @@ export async function train(
   return state;
 }
 
-/**
- * Mean loss over the batches of all processes, in nats per predicted token; undefined where the signal
- * of one of them aborts before its end.
- */
+/** Means over the batches of all processes; undefined where the signal of one of them aborts before its end. */
 async function validate(
   trainer: Trainer,
   feed: Feed<Batch>,
   hooks: LoopHooks,
-): Promise<number | undefined> {
-  const own = { loss: 0, predicted: 0 };
+): Promise<Validation | undefined> {
+  const own = { loss: 0, predicted: 0, streamWeights: new Array<number>(trainer.streams).fill(0) };
   let tokens = 0;
   hooks.onValidate?.(tokens);
   for (let batch = feed.next(); batch && !hooks.signal.aborted; batch = feed.next()) {
     const sums = await trainer.evaluate(batch);
     own.loss += sums.loss;
     own.predicted += sums.predicted;
+    sums.streamWeights.forEach((weight, p) => own.streamWeights[p]! += weight);
     hooks.onValidate?.(tokens += batch.used);
   }
   const ended = Number(hooks.signal.aborted);
-  const sums = await trainer.collective.sum([own.loss, own.predicted, ended]);
-  return sums[2] === 0 ? sums[0]! / sums[1]! : undefined;
+  const [aborted, loss, predicted, ...weights] = await trainer.collective
+    .sum([ended, own.loss, own.predicted, ...own.streamWeights]);
+  if (aborted! > 0) return undefined;
+  return { loss: loss! / predicted!, streamWeights: meansOf(weights, predicted!) };
+}
+
+function meansOf(sums: readonly number[], count: number): number[] | undefined {
+  return sums.length > 0 ? sums.map((sum) => sum / count) : undefined;
 }
 
 /** Adds up the gradients of a step; `waited` in seconds. */

@@ -172,7 +172,7 @@ export class Trainer {
   async exchangeSums(more: readonly number[] = []): Promise<number[]> {
     const { sums } = this;
     if (sums.predicted === 0) this.#clearGradients();
-    const streams = this.#parts.tensors.get("weight_sums")?.shape[0] ?? 0;
+    const { streams } = this;
     const weights = Array.from({ length: streams }, (_, p) => sums.streamWeights[p] ?? 0);
     const all = await this.collective.sum([sums.loss, sums.predicted, ...weights, ...more]);
     sums.loss = all[0]!;
@@ -203,6 +203,11 @@ export class Trainer {
     await this.#parts.loss.run(this.#parts.tensors);
     this.#read(batch, sums);
     return sums;
+  }
+
+  /** Number of streams whose weights are summed; 0 where there is one. */
+  get streams(): number {
+    return this.#parts.tensors.get("weight_sums")?.shape[0] ?? 0;
   }
 
   /** Returns whether the loss reads a parameter of this name. */

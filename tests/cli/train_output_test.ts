@@ -110,7 +110,7 @@ Deno.test("--jsonl prints the lines of metrics.jsonl, --json one document, a tab
     assertEquals(lines, place.read("lines/metrics.jsonl"));
     const rows = parseLines(lines);
     const keys = "step tokens loss loss_ema grad_norm clip_scale lr lr_prefix lr_aggregator " +
-      "tokens_per_s step_s data_wait eval_loss stream_weights world";
+      "tokens_per_s step_s data_wait eval_loss stream_weights eval_stream_weights world";
     for (const row of rows) {
       assertEquals(Object.keys(row), keys.split(" "));
       for (const key of TIMES) assert(row[key] >= 0 || row.step === 0);
@@ -302,4 +302,23 @@ Deno.test("a stream that dies is told of once; weights of streams sum to one", (
     assert(metrics.at(-1).stream_weights[warned[0]!] < 0.04);
     const healthy = await place.train(`${line} --out healthy`);
     assert(!healthy.stderr.includes("warning"), healthy.stderr);
+  }));
+
+Deno.test("a run ends with the share of each stream on the validation data, and names one without", () =>
+  withWorkplace(async (place) => {
+    const line = `--model p1 --streams 4 ${ROWS} --eval-data rows.jsonl --steps 12 --lr 3e-3`;
+    const shares =
+      /^mean weights of the streams on the validation data: 0: (.*), 1: (.*), 2: (.*), 3: (.*)$/m;
+    const sharesOf = async (flags: string) => {
+      const { stderr } = await place.train(`${line} ${flags}`);
+      const found = shares.exec(stderr)!.slice(1).map(Number);
+      assertAlmostEquals(found.reduce((sum, share) => sum + share), 1, 0.03);
+      const [, ...dead] = stderr.split(/warning: stream \d is hardly used/);
+      assertEquals(dead.length, found.filter((share) => share <= 0.03).length, stderr);
+      return found;
+    };
+    assert(Math.min(...await sharesOf("--lr-aggregator 1 --out dying")) <= 0.03);
+    assert(Math.min(...await sharesOf("--out healthy")) > 0.1);
+    const whole = await place.train(`${line} --json --out document`);
+    assertEquals(JSON.parse(whole.stdout).results.eval_stream_weights.length, 4);
   }));

@@ -7,7 +7,7 @@ import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
 import type { DivisibleFeed } from "../../../core/collective/collective.ts";
 import type { Batch } from "../../../core/data/batches.ts";
 import { elementCount } from "../../../core/model/parameters.ts";
-import { type StepReport, train } from "../../../core/train/loop.ts";
+import { type StepReport, train, type Validation } from "../../../core/train/loop.ts";
 import { requireNoRun, RUN_SCHEMA, RunFolder } from "../../../core/train/run_folder.ts";
 import { saveModel } from "../../../core/train/save_model.ts";
 import { EventWriter } from "../../../core/train/tensorboard.ts";
@@ -123,7 +123,7 @@ async function trainInto(
   const watch = new RunWatch(io, run);
   let last: StepReport | undefined;
   let startLoss: number | undefined;
-  let evalLoss: number | undefined;
+  let validation: Validation | undefined;
   const options = { label: "Training", unit: "steps", total, from: start.step };
   using progress = new Progress(io, {
     ...options,
@@ -142,22 +142,23 @@ async function trainInto(
   const hooks = {
     signal: ranks.signal,
     onValidate: (tokens: number) => validating.update(tokens, validated),
-    onStart(loss: number) {
+    onStart(validation: Validation) {
       validating.end();
+      const { loss } = validation;
       startLoss = loss;
       watch.start(loss);
       progress.restart();
-      write({ step: 0, tokens: 0, evalLoss: loss });
+      write({ step: 0, tokens: 0, validation });
       io.note(`validation loss before the first step: ${loss.toFixed(4)}`);
     },
     onStep(step: StepReport) {
       validating.end();
       last = step;
-      evalLoss = step.evalLoss ?? evalLoss;
+      validation = step.validation ?? validation;
       write(step);
       progress.update(step.step);
-      if (step.evalLoss !== undefined) {
-        io.note(`validation loss after step ${step.step}: ${step.evalLoss.toFixed(4)}`);
+      if (step.validation) {
+        io.note(`validation loss after step ${step.step}: ${step.validation.loss.toFixed(4)}`);
       }
       watch.look(step);
     },
@@ -166,7 +167,7 @@ async function trainInto(
       newest = await folder.saveCheckpoint(state.step, async (path) => {
         const introducedOnly = run.source.params === "introduced";
         await saveModel(path, run.source, trainer, { introducedOnly, reparameterize });
-        await writeCard(path, run, plan, state, evalLoss);
+        await writeCard(path, run, plan, state, validation?.loss);
         await saveState(path, trainer, state);
       });
       await removeOld(state.step);
@@ -180,6 +181,7 @@ async function trainInto(
   } catch (error) {
     throw withLastCheckpoint(error, newest);
   }
+  const json = invocation.format.startsWith("json");
   const signal = await ranks.endingSignal();
   if (signal) throw interrupted(signal, out, end);
   const results = {
@@ -189,12 +191,15 @@ async function trainInto(
     tokens: end.tokens,
     loss: last?.loss ?? null,
     loss_ema: end.lossEma ?? null,
-    eval_loss: evalLoss ?? null,
+    eval_loss: validation?.loss ?? null,
     eval_loss_before: startLoss ?? null,
+    // A table is followed by a line that says them.
+    ...(json && { eval_stream_weights: validation?.streamWeights ?? null }),
     seconds: Math.round((performance.now() - began) / 100) / 10,
   };
   if (invocation.format === "jsonl") await report.finish();
   else await report.finish(results);
+  if (last) watch.end(validation?.streamWeights);
   if (last && invocation.format === "table") {
     io.note(`try it with \`parscale generate --model ${out} --prompt "..."\``);
   }

@@ -132,7 +132,7 @@ async function dataText([first, ...more]: readonly string[]): Promise<string> {
 }
 
 /** A step, or the validation before the first. */
-export type MeasuredStep = Pick<StepReport, "step" | "tokens" | "evalLoss"> & Partial<StepReport>;
+export type MeasuredStep = Pick<StepReport, "step" | "tokens" | "validation"> & Partial<StepReport>;
 
 /** A line of `metrics.jsonl`; `world` is the number of ranks. */
 export function metricsRow(step: MeasuredStep, world: number): Record<string, unknown> {
@@ -150,8 +150,9 @@ export function metricsRow(step: MeasuredStep, world: number): Record<string, un
     tokens_per_s: rate === undefined ? null : Math.round(rate),
     step_s: step.seconds ?? null,
     data_wait: step.dataWait ?? null,
-    eval_loss: step.evalLoss ?? null,
+    eval_loss: step.validation?.loss ?? null,
     stream_weights: step.streamWeights ?? null,
+    eval_stream_weights: step.validation?.streamWeights ?? null,
     world,
   };
 }
@@ -229,6 +230,21 @@ export class RunWatch {
       this.#warn("loss", message, lowerRates(this.run));
     }
     step.streamWeights?.forEach((weight, p) => this.#lookAt(p, weight, step));
+  }
+
+  /** Says how the streams share the validation data at the end, and warns of one that has next to no share. */
+  end(weights: readonly number[] | undefined): void {
+    if (weights === undefined) return;
+    const { streams, smoothing } = this.run.source.config, floor = smoothing / streams;
+    const shares = weights.map((weight, p) => `${p}: ${weight.toFixed(2)}`).join(", ");
+    this.io.note(`mean weights of the streams on the validation data: ${shares}`);
+    weights.forEach((weight, p) => {
+      if (weight > Math.max(smoothing, 0.02) / streams * MARGIN) return;
+      const least = `the least possible is ${floor.toFixed(3)}`;
+      const message = `stream ${p} is hardly used: its mean weight on the validation data is ` +
+        `${weight.toFixed(3)}, ${least}`;
+      this.#warn(p, message, lowerRate(this.run, "aggregator"));
+    });
   }
 
   #lookAt(p: number, weight: number, { step, lossEma, firstLoss }: StepReport): void {

@@ -17,6 +17,7 @@ const START = {
 /** A trainer that computes nothing, with some parts of its own. */
 const trainerWith = (parts: object): Trainer =>
   Object.create({
+    streams: 0,
     sums: { loss: 16, predicted: 8, streamWeights: [] },
     collective: { sum: (values: number[]) => Promise.resolve(values) },
     accumulate: () => Promise.resolve(),
@@ -37,7 +38,7 @@ async function log(abortsIn?: string): Promise<string> {
     evaluate() {
       events.push("validate");
       if (abortsIn === `validation ${++validations}`) controller.abort();
-      return Promise.resolve({ loss: 16, predicted: 8 });
+      return Promise.resolve({ loss: 16, predicted: 8, streamWeights: [] });
     },
   });
   const options: LoopOptions = {
@@ -54,8 +55,8 @@ async function log(abortsIn?: string): Promise<string> {
   await train(trainer, FEED, START, options, {
     signal: controller.signal,
     onStart: () => events.push("start"),
-    onStep: ({ step, evalLoss }) =>
-      events.push(evalLoss === undefined ? `step ${step}` : `step ${step}: ${evalLoss}`),
+    onStep: ({ step, validation }) =>
+      events.push(validation === undefined ? `step ${step}` : `step ${step}: ${validation.loss}`),
     save({ step }) {
       events.push(`save ${step}`);
       return Promise.resolve();
@@ -83,9 +84,14 @@ Deno.test("a validation that is aborted ends without a loss, and its step is sav
 });
 
 Deno.test("a report has means per predicted token, the smoothed loss, and how far a validation is", async () => {
-  const losses = [16, 32], validated = [{ loss: 3, predicted: 2 }, { loss: 7, predicted: 3 }];
+  const losses = [16, 32];
+  const validated = [
+    { loss: 3, predicted: 2, streamWeights: [1, 1] },
+    { loss: 7, predicted: 3, streamWeights: [0.5, 2.5] },
+  ];
   let left: typeof validated = [];
   const trainer = trainerWith({
+    streams: 2,
     evaluate: () => Promise.resolve(left.pop()!),
     get sums() {
       return { loss: losses.shift()!, predicted: 8, streamWeights: [2, 6] };
@@ -105,7 +111,7 @@ Deno.test("a report has means per predicted token, the smoothed loss, and how fa
   };
   const state = await train(trainer, FEED, { ...START, tokens: 100 }, options, {
     signal: new AbortController().signal,
-    onStart: (loss) => before.push(loss),
+    onStart: ({ loss }) => before.push(loss),
     onValidate: (tokens) => read.push(tokens),
     onStep: (report) => reports.push(report),
     save: () => Promise.resolve(),
@@ -116,6 +122,9 @@ Deno.test("a report has means per predicted token, the smoothed loss, and how fa
   assertAlmostEquals(second.lossEma, (0.95 * 2 + 4) / 1.95, 1e-12);
   assertEquals(first.streamWeights, [0.25, 0.75]);
   assertEquals([first.tokens, second.tokens, state.tokens], [124, 148, 148]);
-  assertEquals([first.evalLoss, second.evalLoss], [undefined, 2]);
+  assertEquals([first.validation, second.validation], [undefined, {
+    loss: 2,
+    streamWeights: [0.3, 0.7],
+  }]);
   assertEquals(first.rates, { backbone: 0.5, prefix: 1, aggregator: 2 });
 });
