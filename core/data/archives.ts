@@ -1,64 +1,31 @@
+// deno-lint-ignore-file no-control-regex
 /** Refuses archives and compressed files where text is expected, by their first bytes or their names. */
 import { DataError } from "../base/errors.ts";
 
 /** Compression of a file that readers undo. */
 export type Compression = "gzip" | "zstd";
 
-/** A kind of file that holds no text as it is. */
-interface Packed {
-  readonly name: string;
-  /** First bytes, one character each. */
-  readonly magic: readonly string[];
-  /** Place of the magic (default 0). */
-  readonly at?: number;
-  /** Names that always mean this kind. */
-  readonly ending?: RegExp;
-  /** Command that unpacks a file in its folder, or writes its text to stdout. */
-  readonly unpack: string;
-}
-
 /** Bytes from which every kind can be told. */
 export const HEAD_BYTES = 262;
 
-const ARCHIVES: readonly Packed[] = [
-  {
-    name: "a tar archive",
-    magic: ["ustar"],
-    at: 257,
-    ending: /\.(tar|tgz|tbz2?|txz|tar\.[^./\\]+)$/i,
-    unpack: "tar -xf",
-  },
-  {
-    name: "a zip archive",
-    magic: ["PK\x03\x04", "PK\x05\x06"],
-    ending: /\.zip$/i,
-    unpack: "unzip",
-  },
-  {
-    name: "a 7z archive",
-    magic: ["7z\xbc\xaf\x27\x1c"],
-    ending: /\.7z$/i,
-    unpack: "7z x",
-  },
-  { name: "a RAR archive", magic: ["Rar!\x1a\x07"], ending: /\.rar$/i, unpack: "unrar x" },
+/** A kind of packed data: the command that unpacks a file, its first bytes, and names that always mean it. */
+type Kind = readonly [name: string, unpack: string, magic: RegExp, ending?: RegExp];
+
+const ARCHIVES: readonly Kind[] = [
+  ["a tar archive", "tar -xf", /^[^]{257}ustar/, /\.(tar|tgz|tbz2?|txz|tar\.[^./\\]+)$/i],
+  ["a zip archive", "unzip", /^PK(\x03\x04|\x05\x06)/, /\.zip$/i],
+  ["a 7z archive", "7z x", /^7z\xbc\xaf\x27\x1c/, /\.7z$/i],
+  ["a RAR archive", "unrar x", /^Rar!\x1a\x07/, /\.rar$/i],
 ];
 
-const COMPRESSED: readonly (Packed & { readonly compression?: Compression })[] = [
-  { name: "gzip data", magic: ["\x1f\x8b"], compression: "gzip", unpack: "gzip -dc" },
-  {
-    name: "Zstandard data",
-    magic: ["\x28\xb5\x2f\xfd"],
-    compression: "zstd",
-    unpack: "zstd -dc",
-  },
-  { name: "xz data", magic: ["\xfd7zXZ\0"], ending: /\.xz$/i, unpack: "xz -dc" },
-  {
-    name: "bzip2 data",
-    magic: Array.from({ length: 9 }, (_, i) => `BZh${i + 1}1AY&SY`),
-    ending: /\.bz2$/i,
-    unpack: "bzip2 -dc",
-  },
+const COMPRESSED: readonly Kind[] = [
+  ["gzip data", "gzip -dc", /^\x1f\x8b/],
+  ["Zstandard data", "zstd -dc", /^\x28\xb5\x2f\xfd/],
+  ["xz data", "xz -dc", /^\xfd7zXZ\0/, /\.xz$/i],
+  ["bzip2 data", "bzip2 -dc", /^BZh[1-9]1AY&SY/, /\.bz2$/i],
 ];
+
+const UNDONE: Readonly<Record<Compression, string>> = { gzip: "gzip data", zstd: "Zstandard data" };
 
 /** Place of bytes, and how their reader undoes compression. */
 interface Reading {
@@ -92,18 +59,17 @@ export function refuseArchive(
   { path, undone }: Reading = {},
 ): void {
   const first = String.fromCharCode(...head.subarray(0, HEAD_BYTES));
-  const isOf = ({ magic, at = 0, ending }: Packed) =>
-    magic.some((bytes) => first.startsWith(bytes, at)) || path !== undefined && ending?.test(path);
+  const isOf = ([name, , magic, ending]: Kind) =>
+    (undone === undefined || name !== UNDONE[undone]) &&
+    (magic.test(first) || path !== undefined && ending?.test(path));
   const archive = ARCHIVES.find(isOf);
-  const isUndone = ({ compression }: typeof COMPRESSED[number]) =>
-    compression !== undefined && compression === undone;
-  const packed = archive ?? COMPRESSED.find((kind) => !isUndone(kind) && isOf(kind));
-  if (packed === undefined) return;
-  const command = `${packed.unpack} ${JSON.stringify(path)}`;
+  const [name, unpack] = archive ?? COMPRESSED.find(isOf) ?? [];
+  if (name === undefined) return;
+  const command = `${unpack} ${JSON.stringify(path)}`;
   const hint = path === undefined
     ? "unpack it first, and pass the text"
     : archive
     ? `unpack it: \`${command}\`, and pass the files in it`
     : `unpack it: \`${command} > FILE\`, and pass that file`;
-  throw new DataError(`${file} is ${packed.name}, not text`, { hints: [hint] });
+  throw new DataError(`${file} is ${name}, not text`, { hints: [hint] });
 }
