@@ -64,19 +64,24 @@ export interface DataContext extends Omit<OpenTokensOptions, "onProgress" | "std
   readonly env: (name: string) => string | undefined;
   /** Opens standard input, for `-`. */
   readonly stdin: () => ReadableStream<Uint8Array>;
+  readonly reporter: DataReporter;
+}
+
+/** Is told what happens while data are opened. */
+export interface DataReporter {
   /**
-   * Called while a file is tokenized; `detail` says how much of it is read, `work` counts bytes of all files
-   * that are tokenized now.
+   * Tokens of a file so far; `detail` says how much of it is read, `work` counts bytes of all files that are
+   * tokenized now.
    */
-  readonly onTokens: (file: string, tokens: number, detail?: string, work?: FileWork) => void;
-  /** Called once if files were left out. */
-  readonly onSkipped: (files: SkippedFiles) => void;
-  /** Called with files of tables, such as CSV, that are read as plain text. */
-  readonly onTables: (files: readonly string[]) => void;
-  /** Called for a host of the hub that does not answer at once. */
-  readonly onWait: (host: string) => void;
-  /** Called for data on the hub, with the commit that is read. */
-  readonly onCommit: (repository: string, commit: string) => void;
+  tokens(file: string, tokens: number, detail?: string, work?: FileWork): void;
+  /** Files that were left out, once. */
+  skipped(files: SkippedFiles): void;
+  /** Files of tables, such as CSV, that are read as plain text. */
+  tables(files: readonly string[]): void;
+  /** A host of the hub that does not answer at once. */
+  wait(host: string): void;
+  /** The commit that is read of data on the hub. */
+  commit(repository: string, commit: string): void;
 }
 
 /** Record of the data in the config of a run; not checked yet. */
@@ -115,16 +120,13 @@ export function readsStdin(plan: DataPlan): boolean {
  * @throws {UsageError} for rows longer than the model's context, and data that do not go together
  */
 export async function openData(plan: DataPlan, context: DataContext): Promise<OpenedData> {
-  using pool = poolOf(context);
-  const skipped: SkippedFiles = { empty: [], bad: [] }, work = { done: 0, total: 0 };
-  const opened: Opened = { pool, stores: [], hubData: [], skipped, work };
+  using files = new DataFiles(plan, context);
   try {
-    const data = await buildStreams(plan, context, opened);
-    const { empty, bad } = opened.skipped;
-    if (empty.length + bad.length > 0) context.onSkipped(opened.skipped);
+    const data = await buildStreams(plan, context, files);
+    files.reportSkipped();
     return data;
   } catch (error) {
-    for (const store of opened.stores) store.close();
+    for (const store of files.stores) store.close();
     throw error;
   }
 }
@@ -140,44 +142,17 @@ export async function tokenizePart(
 ): Promise<void> {
   const lists = [plan.data, plan.evalData].filter((list) => list.length > 0);
   const sources = (await Promise.all(lists.map(resolveSources))).flat();
-  const files = [...new Set(sources.flatMap(({ files }) => files))].filter((file) =>
+  const names = [...new Set(sources.flatMap(({ files }) => files))].filter((file) =>
     !isHubData(file)
   );
-  const part = files.filter((_, i) => i % count === index);
-  const skipped: SkippedFiles = { empty: [], bad: [] };
-  const work = { done: 0, total: await bytesOf(part) };
-  using pool = poolOf(context);
-  for (const file of part) {
-    const store = await openUsable(file, plan, context, { pool, skipped, work });
-    if (!(store instanceof DataError)) store.close();
-  }
-}
-
-function poolOf(context: DataContext): EncodePool {
-  return new EncodePool(context, context.threads ?? 1);
-}
-
-/** Everything opened so far, by one pool. */
-interface Opened {
-  readonly pool: EncodePool;
-  readonly stores: TokenStore[];
-  readonly hubData: HubData[];
-  readonly skipped: SkippedFiles;
-  /** Bytes of files without a store. */
-  readonly work: { done: number; total: number };
-}
-
-/** Bytes of the files on this machine. */
-async function bytesOf(files: readonly string[]): Promise<number> {
-  const local = files.filter((file) => !isHubData(file) && file !== STDIN);
-  const stats = await Promise.all(local.map(statIfExists));
-  return stats.reduce((sum, stat) => sum + (stat?.size ?? 0), 0);
+  using files = new DataFiles(plan, context);
+  await files.tokenize(names.filter((_, i) => i % count === index));
 }
 
 async function buildStreams(
   plan: DataPlan,
   context: DataContext,
-  opened: Opened,
+  files: DataFiles,
 ): Promise<OpenedData> {
   if (plan.data.some(isStdin) && plan.evalData.some(isStdin)) {
     throw new UsageError("`--data -` cannot be combined with `--eval-data -`", {
@@ -188,10 +163,8 @@ async function buildStreams(
   }
   const seqLen = rowTokensOf(plan, context);
   const needed = context.tokensNeeded(seqLen) / (1 - (plan.evalSplit ?? 0));
-  const sources = await openSources(plan.data, plan, context, opened, needed);
-  const own = plan.evalData.length > 0
-    ? await openSources(plan.evalData, plan, context, opened, Infinity)
-    : undefined;
+  const sources = await files.open(plan.data, needed);
+  const own = plan.evalData.length > 0 ? await files.open(plan.evalData, Infinity) : undefined;
   const [train, held] = split(plan, sources, own);
 
   const streamOf = (batch: number, tokens: number) =>
@@ -211,12 +184,12 @@ async function buildStreams(
     batches: (rows) => streamOf(rows, tokens),
     evalBatches: evalStreamOf && ((rows) => evalStreamOf(rows, tokens)),
     tokens,
-    keys: opened.stores.map(({ key }) => key),
-    hubData: opened.hubData,
+    keys: files.stores.map(({ key }) => key),
+    hubData: files.hubData,
     evalFingerprint: validation?.fingerprint,
     evalSize: validation?.measure(),
     [Symbol.dispose]() {
-      for (const store of opened.stores) store.close();
+      for (const store of files.stores) store.close();
     },
   };
 }
@@ -250,121 +223,140 @@ function split(
   ];
 }
 
-async function openSources(
-  specs: readonly string[],
-  plan: DataPlan,
-  context: DataContext,
-  opened: Opened,
-  neededTokens: number,
-): Promise<BatchSource[]> {
-  const result: BatchSource[] = [];
-  const found = await resolveSources(specs);
-  const tables = found.flatMap(({ files }) => files).filter((file) => /\.[ct]sv$/i.test(file));
-  if (tables.length > 0) context.onTables(tables);
-  opened.work.total += await bytesOf(found.flatMap(({ files }) => files));
-  const totalWeight = found.reduce((sum, { weight = 1 }) => sum + weight, 0);
-  for (const { files, weight } of found) {
-    const stores: TokenStore[] = [];
-    let unusable: DataError | undefined;
-    const needed = neededTokens * (weight ?? 1) / totalWeight;
-    for (const file of files) {
-      const before = opened.stores.length;
-      if (isHubData(file)) {
-        const tokens = stores.reduce((sum, { tokens }) => sum + tokens, 0);
-        await openHubStores(file, plan.selection, context, opened, needed - tokens);
-      } else {
-        const known = file === STDIN ? context.recorded?.keys?.[before] : undefined;
-        const store = await openUsable(file, plan, context, opened, known).catch(
-          (error) => {
-            throw found.length * files.length > 1 ? withSkipHint(error) : error;
-          },
-        );
-        if (store instanceof DataError) unusable ??= store;
-        else opened.stores.push(store);
-      }
-      stores.push(...opened.stores.slice(before));
+/** Opens the files of a run, all tokenized by one pool. The stores outlive it. */
+class DataFiles implements Disposable {
+  readonly stores: TokenStore[] = [];
+  readonly hubData: HubData[] = [];
+  readonly #skipped: SkippedFiles = { empty: [], bad: [] };
+  readonly #pool: EncodePool;
+  /** Bytes of files without a store. */
+  readonly #work = { done: 0, total: 0 };
+  #isOne = true;
+
+  constructor(private readonly plan: DataPlan, private readonly context: DataContext) {
+    this.#pool = new EncodePool(context, context.threads ?? 1);
+  }
+
+  /** Opens sources, of the hub's as many files as `needed` tokens take. */
+  async open(specs: readonly string[], needed: number): Promise<BatchSource[]> {
+    const found = await resolveSources(specs), all = found.flatMap(({ files }) => files);
+    const tables = all.filter((file) => /\.[ct]sv$/i.test(file));
+    if (tables.length > 0) this.context.reporter.tables(tables);
+    this.#work.total += await bytesOf(all);
+    this.#isOne = all.length === 1;
+    const totalWeight = found.reduce((sum, { weight = 1 }) => sum + weight, 0);
+    const sources: BatchSource[] = [];
+    for (const { files, weight } of found) {
+      const share = needed * (weight ?? 1) / totalWeight;
+      const stores = await this.#openSource(files, share);
+      sources.push(weight === undefined ? { stores } : { stores, weight });
     }
+    return sources;
+  }
+
+  /** Tokenizes files that have no store yet. */
+  async tokenize(files: readonly string[]): Promise<void> {
+    this.#work.total += await bytesOf(files);
+    for (const file of files) {
+      const store = await this.#openUsable(file);
+      if (!(store instanceof DataError)) store.close();
+    }
+  }
+
+  /** Reports the files that were left out. */
+  reportSkipped(): void {
+    const { empty, bad } = this.#skipped;
+    if (empty.length + bad.length > 0) this.context.reporter.skipped(this.#skipped);
+  }
+
+  async #openSource(files: readonly string[], needed: number): Promise<TokenStore[]> {
+    const first = this.stores.length;
+    let unusable: DataError | undefined;
+    for (const file of files) {
+      if (isHubData(file)) {
+        const tokens = this.stores.slice(first).reduce((sum, { tokens }) => sum + tokens, 0);
+        await this.#openHub(file, needed - tokens);
+        continue;
+      }
+      const store = await this.#openUsable(file);
+      if (store instanceof DataError) unusable ??= store;
+      else this.stores.push(store);
+    }
+    const stores = this.stores.slice(first);
     if (stores.length === 0 && unusable !== undefined) throw unusable;
-    result.push(weight === undefined ? { stores } : { stores, weight });
+    return stores;
   }
-  return result;
-}
 
-function withSkipHint(error: unknown): unknown {
-  if (!(error instanceof DataError)) return error;
-  const hints = [...error.hints, "pass --skip-bad-files to leave such files out"];
-  return new DataError(error.message, { cause: error.cause, hints });
-}
-
-/** The tokens of a file, or why it is left out. */
-async function openUsable(
-  file: string,
-  { skipBadFiles }: DataPlan,
-  context: DataContext,
-  { pool, skipped, work }: Pick<Opened, "pool" | "skipped" | "work">,
-  known?: string,
-): Promise<TokenStore | DataError> {
-  try {
-    return await openFile(file, context, { pool, work }, known);
-  } catch (error) {
-    if (!(error instanceof DataError)) throw error;
-    if (error instanceof NoRowsError) skipped.empty.push(file);
-    else if (skipBadFiles) skipped.bad.push(file);
-    else throw error;
-    return error;
+  /** The tokens of a file, or why it is left out. */
+  async #openUsable(file: string): Promise<TokenStore | DataError> {
+    try {
+      return await this.#openFile(file);
+    } catch (error) {
+      if (!(error instanceof DataError)) throw error;
+      if (error instanceof NoRowsError) this.#skipped.empty.push(file);
+      else if (this.plan.skipBadFiles) this.#skipped.bad.push(file);
+      else throw this.#isOne ? error : withSkipHint(error);
+      return error;
+    }
   }
-}
 
-/** The tokens of a file, or those of a known key. */
-async function openFile(
-  file: string,
-  context: DataContext,
-  { pool, work }: Pick<Opened, "pool" | "work">,
-  known?: string,
-): Promise<TokenStore> {
-  let isNew = false;
-  const { done, total } = work, size = await bytesOf([file]);
-  const store = known !== undefined
-    ? await openCachedTokens(known, context.cacheFolder)
-    : await openTokens(file, {
+  async #openFile(file: string): Promise<TokenStore> {
+    const { context, stores } = this, { reporter } = context, work = this.#work;
+    // What came from standard input is known to a resumed run alone.
+    const known = file === STDIN ? context.recorded?.keys?.[stores.length] : undefined;
+    if (known !== undefined) return await openCachedTokens(known, context.cacheFolder);
+    const { done, total } = work, size = await bytesOf([file]);
+    let isNew = false;
+    const store = await openTokens(file, {
       ...context,
-      pool,
+      pool: this.#pool,
       onProgress({ tokens, bytes, totalBytes }) {
         isNew = true;
         const share = totalBytes ? `${Math.round(100 * bytes / totalBytes)}%` : "";
-        context.onTokens(file, tokens, share, { done: done + bytes, total });
+        reporter.tokens(file, tokens, share, { done: done + bytes, total });
       },
       stdin: file === STDIN ? context.stdin() : undefined,
     });
-  if (isNew) work.done += size;
-  else work.total -= size;
-  if (isNew) context.onTokens(file, store.tokens, "", work);
-  return store;
+    if (isNew) work.done += size;
+    else work.total -= size;
+    if (isNew) reporter.tokens(file, store.tokens, "", work);
+    return store;
+  }
+
+  /** Opens files of the hub in order until they hold `needed` tokens. */
+  async #openHub(spec: string, needed: number): Promise<void> {
+    const { env, signal, recorded, reporter, ...options } = this.context;
+    const onWait = (host: string) => reporter.wait(host);
+    const client = new HubClient(await hubAccess(env), signal, {}, onWait);
+    const earlier = Array.isArray(recorded?.hubData) ? recorded.hubData[this.hubData.length] : null;
+    // A resumed run reads the commit it was begun with, wherever the branch is now.
+    const data = recordedHubData(earlier, spec) ?? await findHubData(client, spec);
+    if (recorded === undefined) reporter.commit(data.repository, data.commit);
+    const files: HubFile[] = [];
+    let tokens = 0;
+    const onProgress = ({ path }: HubFile, count: number) => reporter.tokens(path, count);
+    const hub = { pool: this.#pool, selection: this.plan.selection, onProgress };
+    for await (const { file, store } of openHubTokens(client, data, { ...options, ...hub })) {
+      if (files.at(-1) !== file) files.push(file);
+      this.stores.push(store);
+      if ((tokens += store.tokens) >= needed) break;
+    }
+    this.hubData.push({ ...data, files });
+  }
+
+  [Symbol.dispose](): void {
+    this.#pool[Symbol.dispose]();
+  }
 }
 
-/** Opens files of the hub in order until they hold `needed` tokens. */
-async function openHubStores(
-  spec: string,
-  selection: Selection,
-  context: DataContext,
-  opened: Opened,
-  needed: number,
-): Promise<void> {
-  const { env, signal, recorded, onTokens, onCommit, ...options } = context;
-  const client = new HubClient(await hubAccess(env), signal, {}, context.onWait);
-  const earlier = Array.isArray(recorded?.hubData) ? recorded.hubData[opened.hubData.length] : null;
-  // A resumed run reads the commit it was begun with, wherever the branch is now.
-  const data = recordedHubData(earlier, spec) ?? await findHubData(client, spec);
-  if (recorded === undefined) onCommit(data.repository, data.commit);
-  const files: HubFile[] = [];
-  let tokens = 0;
-  const onProgress = ({ path }: HubFile, count: number) => onTokens(path, count);
-  const hub = { pool: opened.pool, selection, onProgress };
-  const stores = openHubTokens(client, data, { ...options, ...hub });
-  for await (const { file, store } of stores) {
-    if (files.at(-1) !== file) files.push(file);
-    opened.stores.push(store);
-    if ((tokens += store.tokens) >= needed) break;
-  }
-  opened.hubData.push({ ...data, files });
+/** Bytes of the files on this machine. */
+async function bytesOf(files: readonly string[]): Promise<number> {
+  const local = files.filter((file) => !isHubData(file) && file !== STDIN);
+  const stats = await Promise.all(local.map(statIfExists));
+  return stats.reduce((sum, stat) => sum + (stat?.size ?? 0), 0);
+}
+
+function withSkipHint({ message, hints, cause }: DataError): DataError {
+  const skip = "pass --skip-bad-files to leave such files out";
+  return new DataError(message, { cause, hints: [...hints, skip] });
 }

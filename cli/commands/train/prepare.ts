@@ -14,9 +14,11 @@ import { ALONE } from "../../../core/collective/collective.ts";
 import type { BatchStream } from "../../../core/data/batches.ts";
 import {
   type DataContext,
+  type DataReporter,
   openData,
   type OpenedData,
   readsStdin,
+  type SkippedFiles,
   tokenizePart,
 } from "../../../core/data/training_data.ts";
 import type { Device } from "../../../core/runtime/mod.ts";
@@ -250,7 +252,7 @@ async function openRunData(
 ): Promise<OpenedData> {
   const { io } = ranks, { endToken, threads, batch } = values;
   if (readsStdin(data)) ranks.refuseStdin();
-  using display = new TokenizeDisplay(io);
+  using reporter = new DataDisplay(io);
   const named = tokenizer?.idOf("<|endoftext|>") ?? tokenizer?.idOf("<|end_of_text|>");
   const end = endToken ?? named ?? config.eosTokenIds[0];
   const { steps = Infinity, tokens = Infinity } = values;
@@ -271,20 +273,7 @@ async function openRunData(
       io.requireInput();
       return io.system.stdin();
     },
-    onTokens: (...progress) => display.update(...progress),
-    onSkipped: ({ empty, bad }) => {
-      if (empty.length > 0) io.note(`left out ${filesText(empty, "empty")}`);
-      if (bad.length > 0) io.note(`left out ${filesText(bad, "unreadable")}`);
-    },
-    onTables: ([first, ...more]) =>
-      io.note(
-        `reading tables as plain text: "${first}"${
-          more.length > 0 ? ` and ${more.length} more` : ""
-        }` +
-          "; rows are read from JSON lines and Parquet",
-      ),
-    onWait: (host) => io.note(`contacting ${host} …`),
-    onCommit: (repository, commit) => io.note(`Reading ${repository} at ${commit}`),
+    reporter,
   };
   return await ranks.inTurn(
     () => openData(data, context),
@@ -299,8 +288,8 @@ function filesText([first, ...more]: readonly string[], what: string): string {
     : `${more.length + 1} ${what} files, such as "${first}"`;
 }
 
-/** One progress line for all files. */
-class TokenizeDisplay implements Disposable {
+/** Reports on stderr what happens while data are opened, with one progress line for all files. */
+class DataDisplay implements DataReporter, Disposable {
   #file: string | undefined;
   #tokens = 0;
   /** Tokens of the files before. */
@@ -309,7 +298,7 @@ class TokenizeDisplay implements Disposable {
 
   constructor(readonly io: Io) {}
 
-  update(file: string, tokens: number, detail = "", work?: Required<Work>): void {
+  tokens(file: string, tokens: number, detail = "", work?: Required<Work>): void {
     if (file !== this.#file) {
       this.#before += this.#tokens;
       this.#file = file;
@@ -319,6 +308,26 @@ class TokenizeDisplay implements Disposable {
     // As many tokens as the other bytes have.
     const done = this.#before + tokens, total = work && done * work.total / work.done;
     this.#progress.update(done, `${file} ${detail}`.trimEnd(), { done, total });
+  }
+
+  skipped({ empty, bad }: SkippedFiles): void {
+    if (empty.length > 0) this.io.note(`left out ${filesText(empty, "empty")}`);
+    if (bad.length > 0) this.io.note(`left out ${filesText(bad, "unreadable")}`);
+  }
+
+  tables([first, ...more]: readonly string[]): void {
+    const others = more.length > 0 ? ` and ${more.length} more` : "";
+    this.io.note(
+      `reading tables as plain text: "${first}"${others}; rows are read from JSON lines and Parquet`,
+    );
+  }
+
+  wait(host: string): void {
+    this.io.note(`contacting ${host} …`);
+  }
+
+  commit(repository: string, commit: string): void {
+    this.io.note(`Reading ${repository} at ${commit}`);
   }
 
   [Symbol.dispose](): void {

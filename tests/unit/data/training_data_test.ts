@@ -1,7 +1,12 @@
 /** Protects what the files of a run share: one tokenizer, one hash of it; messages name each file. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
-import { type DataContext, type DataPlan, openData } from "../../../core/data/training_data.ts";
+import {
+  type DataContext,
+  type DataPlan,
+  type DataReporter,
+  openData,
+} from "../../../core/data/training_data.ts";
 import { withScratch } from "../../scratch.ts";
 import { jsonLines, TOKENIZER } from "./testing.ts";
 
@@ -20,7 +25,10 @@ const planOf = (data: string[]): DataPlan => ({
   seed: 1,
 });
 
-const contextOf = (folder: string, more: Partial<DataContext> = {}): DataContext => ({
+const contextOf = (
+  folder: string,
+  { tokens = () => {}, ...more }: Partial<DataContext & DataReporter> = {},
+): DataContext => ({
   context: 64,
   cacheFolder: `${folder}/cache`,
   tokenizerFolder: TOKENIZER,
@@ -28,11 +36,7 @@ const contextOf = (folder: string, more: Partial<DataContext> = {}): DataContext
   recorded: undefined,
   env: () => undefined,
   stdin: () => new ReadableStream(),
-  onTokens: () => {},
-  onSkipped: () => {},
-  onTables: () => {},
-  onWait: () => {},
-  onCommit: () => {},
+  reporter: { tokens, skipped() {}, tables() {}, wait() {}, commit() {} },
   ...more,
 });
 
@@ -55,11 +59,11 @@ Deno.test("the tokenizer is opened and hashed once, however many files a run has
       Deno.copyFileSync(`${TOKENIZER}/${name}`, `${tokenizerFolder}/${name}`);
     }
     let isThere = true;
-    const onTokens = () => {
+    const tokens = () => {
       if (isThere) Deno.removeSync(tokenizerFolder, { recursive: true });
       isThere = false;
     };
-    const own = { cacheFolder: `${folder}/own`, tokenizerFolder, onTokens };
+    const own = { cacheFolder: `${folder}/own`, tokenizerFolder, tokens };
     using data = await openData(planOf(files), contextOf(folder, own));
     assertEquals(data.keys, expected.keys);
     assertEquals(data.batches(1).fingerprint, expected.batches(1).fingerprint);
@@ -71,9 +75,9 @@ Deno.test("bytes of all files count for the time left, but those that were token
     const [a, b, c] = files.map((file) => Deno.statSync(file).size) as [number, number, number];
     const worksOf = async (paths: string[]) => {
       const works: unknown[] = [];
-      const onTokens: DataContext["onTokens"] = (_file, _tokens, _detail, work) =>
+      const tokens: DataReporter["tokens"] = (_file, _tokens, _detail, work) =>
         works.push([work!.done, work!.total]);
-      using _data = await openData(planOf(paths), contextOf(folder, { onTokens }));
+      using _data = await openData(planOf(paths), contextOf(folder, { tokens }));
       return works;
     };
     assertEquals(await worksOf(files.slice(1, 2)), [[b, b], [b, b]]);
