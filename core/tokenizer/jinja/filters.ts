@@ -1,6 +1,5 @@
 /** Filters of Jinja on one value: texts, numbers, and what makes text of them. */
 import { capitalize, strip } from "../../base/python_text.ts";
-import { ownAttribute } from "./methods.ts";
 import { toFloat, toInteger } from "./numbers.ts";
 import { type Signature, signature } from "./signature.ts";
 import { str } from "./text.ts";
@@ -120,7 +119,6 @@ const count = signature("", (value: Value) => BigInt(lengthOf(value)));
 /** Filters by name. */
 export const VALUE_FILTERS: Readonly<Record<string, Signature<Value>>> = {
   abs: signature("", magnitude),
-  attr: signature("name", (value: Value, name: Value) => ownAttribute(value, str(name))),
   capitalize: onText(capitalize),
   count,
   d: initial,

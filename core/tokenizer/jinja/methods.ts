@@ -1,7 +1,7 @@
 /** Attributes and items of values: methods of Python's types, keys of dicts, places of lists. */
 import { spendText } from "./meter.ts";
 import { bind, type Signature, signature } from "./signature.ts";
-import { repr, str } from "./text.ts";
+import { repr } from "./text.ts";
 import { formatOf, REFUSED_TEXT_METHODS, TEXT_METHODS } from "./text_methods.ts";
 import {
   Callable,
@@ -43,16 +43,6 @@ const SEQUENCE_METHODS: Readonly<Record<string, Signature<Value>>> = {
     (self: Value, value: Value) =>
       BigInt(itemsOf(self)!.filter((item) => equal(item, value)).length),
   ),
-  index: signature(
-    "value start= stop=",
-    (self: Value, value: Value, start: Value = 0n, stop?: Value) => {
-      const items = itemsOf(self)!;
-      const from = Number(start), to = stop === undefined ? items.length : Number(stop);
-      const at = items.slice(0, to).findIndex((item, i) => i >= from && equal(item, value));
-      if (at < 0) throw new PythonError("ValueError", `${repr(value)} is not in list`);
-      return BigInt(at);
-    },
-  ),
 };
 
 const LIST_METHODS = { ...SEQUENCE_METHODS, copy: signature("", (self: Value) => self) };
@@ -76,6 +66,8 @@ const REFUSED: Readonly<Record<string, readonly string[]>> = {
   float: ["as_integer_ratio", "conjugate", "fromhex", "hex", "imag", "is_integer", "real"],
   range: ["count", "index", "start", "step", "stop"],
   dict: ["fromkeys"],
+  list: ["index"],
+  tuple: ["index"],
 };
 
 /** An attribute that Python's type has, where there is one. */
@@ -90,10 +82,7 @@ function typeAttribute(value: Value, name: string): Value | undefined {
   if (REFUSED[type]?.includes(name)) throw new Error(`'${name}' of ${type} is not supported`);
   if (isText(value)) return textMethod(value, name);
   if (value instanceof Dict) return method(DICT_METHODS, name, value);
-  if (value instanceof Tuple) {
-    const at = value.names.indexOf(name);
-    return at >= 0 ? value.items[at] : method(SEQUENCE_METHODS, name, value);
-  }
+  if (value instanceof Tuple) return method(SEQUENCE_METHODS, name, value);
   if (Array.isArray(value)) return method(LIST_METHODS, name, value);
   if (value instanceof Namespace) return value.fields.get(name);
   if (typeof value === "object" && value !== null && "isLoop" in value) {
@@ -115,20 +104,8 @@ function textMethod(value: string | Markup, name: string): Callable | undefined 
   const text = plain(value);
   spendText(text.length);
   const found = name === "format" ? formatOf(text) : method(TEXT_METHODS, name, text);
-  if (!found || typeof value === "string") return found;
-  return new Callable(name, (args, keywords) => {
-    // Python escapes what safe text takes in.
-    if ([...args, ...keywords.values()].some((value) => /[&<>"']/.test(str(value)))) {
-      throw new Error(`'${name}' of safe text with such arguments is not supported`);
-    }
-    const made = found.call(args, keywords);
-    if (Array.isArray(made)) return made.map(markup);
-    return made instanceof Tuple ? new Tuple(made.items.map(markup)) : markup(made);
-  });
-}
-
-function markup(value: Value): Value {
-  return typeof value === "string" ? new Markup(value) : value;
+  if (found && value instanceof Markup) throw new Error(`'${name}' of safe text is not supported`);
+  return found;
 }
 
 /** `value.name`: an attribute of the type, or else a key. */
@@ -137,13 +114,6 @@ export function attribute(value: Value, name: string): Value {
   const ofType = typeAttribute(value, name);
   if (ofType !== undefined) return ofType;
   const found = value instanceof Dict ? value.get(name) : undefined;
-  return found === undefined ? missing(value, name) : found;
-}
-
-/** An attribute of the type, as the filter `attr` reads it. */
-export function ownAttribute(value: Value, name: string): Value {
-  if (value instanceof Undefined) value.fail();
-  const found = typeAttribute(value, name);
   return found === undefined ? missing(value, name) : found;
 }
 

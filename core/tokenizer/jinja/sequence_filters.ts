@@ -205,7 +205,7 @@ function map(value: Value, args: readonly Value[], keywords: Keywords): Value {
 
 /** Filters of Jinja that no known template uses. */
 const REFUSED =
-  ("batch center e escape filesizeformat forceescape format groupby pprint random round slice " +
+  ("attr batch center e escape filesizeformat forceescape format groupby pprint random round slice " +
     "striptags title truncate urlencode urlize wordcount wordwrap xmlattr").split(" ");
 
 /** The value of a filter. @throws {Error} for an unknown one */

@@ -79,11 +79,6 @@ const ESCAPES: Readonly<Record<string, string>> = {
 /** Characters that `repr` writes as escapes: all but the blank that are not printed, and backslashes. */
 const UNPRINTED = /[\p{C}\p{Zl}\p{Zp}\\]|(?! )\p{Zs}/gu;
 
-/** Python's `str.isprintable`. */
-export function isPrintable(text: string): boolean {
-  return text.replaceAll("\\", "").search(UNPRINTED) < 0;
-}
-
 function quoted(text: string): string {
   spendText(text.length);
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'";

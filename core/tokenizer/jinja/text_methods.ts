@@ -5,6 +5,7 @@ import { type Signature, signature } from "./signature.ts";
 import { str } from "./text.ts";
 import {
   Callable,
+  codePoints,
   indexOf,
   integer,
   isText,
@@ -109,49 +110,40 @@ function splitLines(text: string, keepEnds: boolean): Value {
   return lines;
 }
 
-/** Place of a part in code points within bounds, or −1. */
-function find(text: string, part: Value, start: Given, end: Given, isLast = false): number {
-  const [from, window] = windowOf(text, start, end), sought = textOf(part);
-  if (from === undefined) return -1;
-  spend(window.length * sought.length / 4096);
-  const at = isLast ? window.lastIndexOf(sought) : indexOf(window, sought);
-  return at < 0 ? -1 : from + [...window.slice(0, at)].length;
+/** Place of a part in code points, or −1. */
+function find(text: string, part: Value, isLast = false): number {
+  const sought = textOf(part);
+  spend(text.length * sought.length / 4096);
+  const at = isLast ? text.lastIndexOf(sought) : indexOf(text, sought);
+  return at < 0 ? -1 : codePoints(text.slice(0, at));
 }
 
-/** Part of a text between bounds in code points; undefined where it begins after its end. */
-function windowOf(text: string, start: Given, end: Given): [number | undefined, string] {
-  const none = (bound: Given) => bound === undefined || bound === null;
-  if (none(start) && none(end)) return [0, text];
-  const characters = iterate(text), { length } = characters;
-  const clamp = (bound: Given, usual: number) => {
-    if (bound === undefined || bound === null) return usual;
-    const at = integer(bound);
-    return at < 0 ? Math.max(0, at + length) : at;
-  };
-  const from = clamp(start, 0), to = Math.min(length, clamp(end, length));
-  return from > to ? [undefined, ""] : [from, characters.slice(from, to).join("")];
-}
-
-function index(text: string, part: Value, start: Given, end: Given): bigint {
-  const at = find(text, part, start, end);
+function index(text: string, part: Value): bigint {
+  const at = find(text, part);
   if (at < 0) throw new PythonError("ValueError", "substring not found");
   return BigInt(at);
 }
 
-function count(text: string, part: Value, start: Given, end: Given): bigint {
-  const [from, window] = windowOf(text, start, end), sought = textOf(part);
-  if (from === undefined) return 0n;
-  if (sought === "") return BigInt(iterate(window).length + 1);
-  return BigInt(splitAt(window, sought, -1).length - 1);
+function count(text: string, part: Value): bigint {
+  const sought = textOf(part);
+  if (sought === "") return BigInt(codePoints(text) + 1);
+  return BigInt(splitAt(text, sought, -1).length - 1);
 }
 
 /** `startswith` and `endswith`, which take several texts in a tuple. */
-function hasEnd(text: string, parts: Value, start: Given, end: Given, atEnd: boolean): boolean {
-  const [from, window] = windowOf(text, start, end);
-  const texts = parts instanceof Tuple ? parts.items : [parts];
-  return texts.map(textOf).some((part) =>
-    from !== undefined && (atEnd ? window.endsWith(part) : window.startsWith(part))
+const hasEnd = (test: (text: string, part: string) => boolean) =>
+  bounded(
+    "affix",
+    (text: string, parts: Value) =>
+      (parts instanceof Tuple ? parts.items : [parts]).map(textOf).some((part) => test(text, part)),
   );
+
+/** A method on a whole text, without the bounds that Python has. */
+function bounded(parameter: string, run: (text: string, part: Value) => Value): Signature<string> {
+  return signature(`${parameter} start= end=`, (text: string, part: Value, ...bounds: Given[]) => {
+    if (bounds.every((bound) => bound === undefined)) return run(text, part);
+    throw new Error("a part of a text by start and end is not supported");
+  });
 }
 
 /** Joins texts, of which the longest list and text are limited. */
@@ -207,19 +199,10 @@ export function formatOf(text: string): Callable {
 /** Methods by name. */
 export const TEXT_METHODS: Readonly<Record<string, Signature<string>>> = {
   capitalize: signature("", capitalize),
-  count: signature("sub start= end=", count),
-  endswith: signature(
-    "suffix start= end=",
-    (text: string, part: Value, start: Given, end: Given) => hasEnd(text, part, start, end, true),
-  ),
-  find: signature(
-    "sub start= end=",
-    (text: string, part: Value, start: Given, end: Given) => BigInt(find(text, part, start, end)),
-  ),
-  index: signature(
-    "sub start= end=",
-    (text: string, part: Value, start: Given, end: Given) => index(text, part, start, end),
-  ),
+  count: bounded("sub", count),
+  endswith: hasEnd((text, part) => text.endsWith(part)),
+  find: bounded("sub", (text, part) => BigInt(find(text, part))),
+  index: bounded("sub", index),
   isdigit: signature("", (text: string) => DIGITS.test(text)),
   join: signature("iterable", joinItems),
   lower: signature("", (text: string) => text.toLowerCase()),
@@ -239,11 +222,7 @@ export const TEXT_METHODS: Readonly<Record<string, Signature<string>>> = {
     (text: string, old: Value, by: Value, count: Value = -1n) =>
       replace(text, textOf(old), textOf(by), integer(count)),
   ),
-  rfind: signature(
-    "sub start= end=",
-    (text: string, part: Value, start: Given, end: Given) =>
-      BigInt(find(text, part, start, end, true)),
-  ),
+  rfind: bounded("sub", (text, part) => BigInt(find(text, part, true))),
   rsplit: signature("sep= maxsplit=", rsplit),
   rstrip: stripper(rstrip),
   split: signature("sep= maxsplit=", split),
@@ -252,10 +231,7 @@ export const TEXT_METHODS: Readonly<Record<string, Signature<string>>> = {
     (text: string, keepEnds: Value = false) =>
       splitLines(text, keepEnds === true || keepEnds === 1n),
   ),
-  startswith: signature(
-    "prefix start= end=",
-    (text: string, part: Value, start: Given, end: Given) => hasEnd(text, part, start, end, false),
-  ),
+  startswith: hasEnd((text, part) => text.startsWith(part)),
   strip: stripper(strip),
   upper: signature("", (text: string) => text.toUpperCase()),
 };

@@ -50,9 +50,9 @@ export class Undefined {
   }
 }
 
-/** Python's tuple; fields by name where it is the group of `groupby`. */
+/** Python's tuple. */
 export class Tuple {
-  constructor(readonly items: readonly Value[], readonly names: readonly string[] = []) {}
+  constructor(readonly items: readonly Value[]) {}
 }
 
 /** Python's range with its items. */
