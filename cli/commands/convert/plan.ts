@@ -14,35 +14,28 @@ import type { command } from "./flags.ts";
 /** Flags of the command. */
 export type ConvertValues = ValuesOf<typeof command>;
 
-/** A checked conversion. */
-export interface ConvertPlan {
-  readonly work:
-    | ({ readonly kind: "quantize" } & QuantizationPlan)
-    | ({ readonly kind: "convert" } & ConversionPlan);
-  /** As the user named it. */
-  readonly model: string;
-  readonly out: string;
-  readonly seed: number;
-  readonly verify: boolean;
-  /** Text that new streams start from, ours where undefined; absent where they are random or not new. */
-  readonly start: { readonly text: string | undefined } | undefined;
+/** A checked conversion; no weights are read yet. */
+export type Work =
+  | ({ readonly kind: "quantize" } & QuantizationPlan)
+  | ({ readonly kind: "convert" } & ConversionPlan);
+
+/** Text that new streams start from, ours where undefined. */
+export interface TextStart {
+  readonly text: string | undefined;
 }
 
-/** Finds the model and checks what is asked for. */
-export async function planConvert(values: ConvertValues, io: Io): Promise<ConvertPlan> {
-  const { model, out = defaultOut(values), seed, verify, prefixInit, prefixText } = values;
-  if (prefixText !== undefined && prefixInit === "normal") {
-    throw new UsageError("`--prefix-text` cannot be combined with `--prefix-init normal`");
-  }
-  const work = await workOf(values, out, io);
-  return { work, model, out, seed, verify, start: await startOf(work, values, io) };
+/** Refuses a text for streams that are to be random. */
+export function check({ prefixInit, prefixText }: ConvertValues): void {
+  if (prefixText === undefined || prefixInit !== "normal") return;
+  throw new UsageError("`--prefix-text` cannot be combined with `--prefix-init normal`");
 }
 
-async function startOf(
-  work: ConvertPlan["work"],
+/** The start of new streams; undefined where they are random, or none are new. */
+export async function startOf(
+  work: Work,
   { prefixInit, prefixText }: ConvertValues,
   io: Io,
-): Promise<ConvertPlan["start"]> {
+): Promise<TextStart | undefined> {
   if (work.kind === "quantize") return undefined;
   const { config, options: { model, strip, merge }, source } = work;
   const adds = !strip && !merge && config.prefix && !isParScale(source.config);
@@ -60,20 +53,19 @@ async function startOf(
   return { text: prefixText === undefined ? undefined : await io.readText(prefixText) };
 }
 
-function defaultOut(
-  { model, quantize, strip, merge, streams, introducedOnly, dtype }: ConvertValues,
+/** The folder, named after what is made of the model unless told. */
+export function outOf(
+  { model, out, quantize, strip, merge, streams, introducedOnly, dtype }: ConvertValues,
 ): string {
+  if (out !== undefined) return out;
   const made = quantize ?? (strip ? "plain" : merge ? "merged" : undefined) ??
     (streams === undefined ? dtype : `p${streams}${introducedOnly ? "-adapter" : ""}`);
   return derivedName(model, made);
 }
 
-async function workOf(
-  values: ConvertValues,
-  out: string,
-  io: Io,
-): Promise<ConvertPlan["work"]> {
-  const options = { ...values, out, ...await foldersOf(values, io) };
+/** Finds the model and checks what is asked for. */
+export async function workOf(values: ConvertValues, io: Io): Promise<Work> {
+  const options = { ...values, out: outOf(values), ...await foldersOf(values, io) };
   if (values.quantize === undefined) {
     return { kind: "convert", ...await planConversion(options) };
   }

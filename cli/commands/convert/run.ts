@@ -11,25 +11,27 @@ import type { Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
 import { bytesText } from "../../output/units.ts";
-import { type ConvertPlan, type ConvertValues, planConvert, stateOf } from "./plan.ts";
+import { type ConvertValues, outOf, startOf, stateOf, type TextStart, workOf } from "./plan.ts";
+
+export { check } from "./plan.ts";
 
 /** Runs the command. */
 export async function run(values: ConvertValues, ctx: Context): Promise<void> {
   const { io, invocation } = ctx;
-  const plan = await planConvert(values, io);
-  const { seed, out, verify } = plan;
-  const { tensors: { length: tensors }, bytes } = plan.work;
+  const { seed, verify, model } = values, out = outOf(values);
+  const planned = await workOf(values, io), start = await startOf(planned, values, io);
+  const { tensors: { length: tensors }, bytes } = planned;
   ctx.begin({
     lines: [`would write ${tensors} tensors, ${bytes} bytes, to ${out}`],
     results: {
       tensors,
       bytes,
-      ...(plan.work.kind === "convert" && { introduced_params: plan.work.introducedParams }),
+      ...(planned.kind === "convert" && { introduced_params: planned.introducedParams }),
     },
   });
-  const work = plan.work.kind === "convert"
-    ? { kind: plan.work.kind, ...await withTextStart(plan.work, plan, io) }
-    : plan.work;
+  const work = planned.kind === "convert"
+    ? { kind: planned.kind, ...await withTextStart(planned, start, io) }
+    : planned;
   if (work.kind === "convert") noteSize(work, out, io);
   using report = new Report(io, invocation, { schema: "parscale.convert/2", seed });
   const label = work.kind === "convert" ? "Writing" : "Quantizing";
@@ -44,8 +46,8 @@ export async function run(values: ConvertValues, ctx: Context): Promise<void> {
     : await quantizeCheckpoint(work, options);
   const config = work.kind === "convert" ? work.config : work.source.config;
   // A start from text opens the model, which says the same.
-  if (plan.start === undefined) tellReading(work.source, io);
-  if (work.kind === "convert") noteLimits(work, plan, io);
+  if (start === undefined) tellReading(work.source, io);
+  if (work.kind === "convert") noteLimits(work, { model, out }, io);
   if (verify && work.kind === "convert" && work.folds) {
     io.warn("nothing was verified: the backbone written is not that of the source");
   }
@@ -68,7 +70,7 @@ export async function run(values: ConvertValues, ctx: Context): Promise<void> {
 /** The conversion with streams that start from text, unless they are to be random. */
 async function withTextStart(
   work: ConversionPlan,
-  { start }: ConvertPlan,
+  start: TextStart | undefined,
   io: Io,
 ): Promise<ConversionPlan> {
   if (start === undefined) return work;
@@ -86,7 +88,11 @@ function noteSize({ options, source, config, bytes }: ConversionPlan, out: strin
 }
 
 /** Says what the result is not, or which programs cannot open it. */
-function noteLimits(work: ConversionPlan, { model, out }: ConvertPlan, io: Io): void {
+function noteLimits(
+  work: ConversionPlan,
+  { model, out }: { readonly model: string; readonly out: string },
+  io: Io,
+): void {
   const { options, source, config } = work;
   if (isPlainCopy(work)) io.note(`"${model}" is ${stateOf(work)} already; ${out} is a copy of it`);
   if (options.merge && isParScale(config) && !opensInTransformers(config)) {
