@@ -67,7 +67,7 @@ export interface DataContext extends Omit<OpenTokensOptions, "onProgress" | "std
   readonly reporter: DataReporter;
 }
 
-/** Is told what happens while data are opened. */
+/** Receives progress and notes while data are opened. */
 export interface DataReporter {
   /**
    * Tokens of a file so far; `detail` says how much of it is read, `work` counts bytes of all files that are

@@ -40,7 +40,7 @@ import { weightBitsOf } from "./weight_bits.ts";
 /** Flags of the command. */
 export type CostValues = ValuesOf<typeof command>;
 
-/** What is computed, of which model, on which hardware. */
+/** An estimate: its model, its work and the hardware it is for. */
 export interface Setting extends Work {
   readonly values: CostValues;
   readonly model: CostModel;

@@ -24,12 +24,16 @@ function* gramsOf(text: string): Generator<string> {
   for (let i = 0; i + GRAM <= words.length; i++) yield words.slice(i, i + GRAM).join(" ");
 }
 
-/** Grams of all problems and their solutions. */
-async function benchmarkGrams(path: string): Promise<ReadonlySet<string>> {
+/** Lines of a packed file. */
+export async function readGzip(path: string): Promise<string[]> {
   using file = await Deno.open(path);
   const stream = file.readable.pipeThrough(new DecompressionStream("gzip"));
-  const lines = (await new Response(stream).text()).trim().split("\n");
-  return new Set(lines.flatMap((line) => {
+  return (await new Response(stream).text()).trim().split("\n");
+}
+
+/** Grams of all problems and their solutions. */
+async function benchmarkGrams(path: string): Promise<ReadonlySet<string>> {
+  return new Set((await readGzip(path)).flatMap((line) => {
     const { prompt, canonical_solution } = JSON.parse(line);
     return [...gramsOf(prompt + canonical_solution)];
   }));

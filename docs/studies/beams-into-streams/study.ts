@@ -1,0 +1,219 @@
+/**
+ * Runs the study of beams into streams: `deno task distil RUNS MODEL DATA PROBLEMS CORPUS`.
+ *
+ * MODEL is the GGUF file of Qwen2.5-Coder-0.5B-Instruct in Q4_K_M, DATA a folder with HumanEval(+) and MBPP+,
+ * PROBLEMS the folder of `deno task distil-problems`, CORPUS that of `deno task qwen-corpus`. Every step is a
+ * command of parscale, as a user would call it; what is finished is skipped and what is not continues, so that
+ * the task can be stopped and started. The steps that the criteria need come first. Each leaves its numbers in
+ * `results`, which `report.ts` reads.
+ */
+import { fileURLToPath } from "node:url";
+import { cutAtStops } from "../../../core/eval/harness/predict.ts";
+import { parseScores, SCORES } from "../../../core/eval/harness/eval_folder.ts";
+import { codeStops } from "../../../core/eval/tasks/code.ts";
+import { exists, parscale, type Total } from "../frozen-smollm2/study.ts";
+import type { Passes } from "../qwen-humaneval/study.ts";
+
+export const RESULTS = fileURLToPath(new URL("results", import.meta.url));
+
+/** Parts trained over the frozen model on rows of one of `ROWS`. */
+interface Arm {
+  readonly label: string;
+  readonly flags: string;
+  readonly rows: keyof typeof ROWS;
+}
+
+/** Answers of a model to the problems, and MBPP's own. */
+const ROWS = {
+  beams: "--num-beams 4",
+  unverified: "",
+  solutions: "",
+  greedy: "",
+  samples: "--n-samples 4 --temperature 0.8",
+  second: "--num-beams 4",
+} as const;
+
+const PREFIX = "--streams 1 --transform prefix";
+
+export const ARMS: Readonly<Record<string, Arm>> = {
+  p1: { label: "P=1, prefix of 48", flags: PREFIX, rows: "beams" },
+  p4: { label: "P=4, prefixes of 48", flags: "--streams 4", rows: "beams" },
+  lora: {
+    label: "P=1, LoRA of rank 8 (parameters of P=4)",
+    flags: "--streams 1 --transform lora --lora-rank 8",
+    rows: "beams",
+  },
+  p2: { label: "P=2, prefixes of 48", flags: "--streams 2", rows: "beams" },
+  "p1-unverified": { label: "P=1, all answers", flags: PREFIX, rows: "unverified" },
+  "p1-solutions": { label: "P=1, MBPP's solutions", flags: PREFIX, rows: "solutions" },
+  "p1-greedy": { label: "P=1, greedy answers verified", flags: PREFIX, rows: "greedy" },
+  "p1-samples": { label: "P=1, samples at 0.8 verified", flags: PREFIX, rows: "samples" },
+  "p1-second": { label: "P=1, a second round", flags: PREFIX, rows: "second" },
+};
+
+/** Ways to decode the source, and the arms. */
+export const LABELS: Readonly<Record<string, string>> = {
+  source: "source",
+  "source-2": "source, 2 beams",
+  "source-4": "source, 4 beams",
+  ...Object.fromEntries(Object.entries(ARMS).map(([name, { label }]) => [name, label])),
+  "p1-4": "P=1, prefix of 48, 4 beams",
+  "p4-4": "P=4, prefixes of 48, 4 beams",
+};
+
+/** Steps of two rows of 512 tokens, at the rates that `train` chooses. */
+const TRAIN = "--train-params introduced --epochs 3 --seq-len 512 --batch 2 --micro-batch 1";
+
+/** Benchmarks of the answers. */
+export const BENCHMARKS = {
+  direct: "--tasks humaneval",
+  chat: "--tasks humaneval --chat",
+  mbpp: "--tasks mbpp",
+} as const;
+
+export type Benchmark = keyof typeof BENCHMARKS;
+
+/** The study in a folder of runs. */
+class Study {
+  constructor(
+    readonly runs: string,
+    readonly model: string,
+    readonly data: string,
+    readonly problems: string,
+    readonly corpus: string,
+  ) {}
+
+  /** Flags that open the source, or a trained arm of a seed. */
+  #open(arm: string, seed: number): string[] {
+    return ["--model", arm in ARMS ? `${this.runs}/${arm}-${seed}` : this.model];
+  }
+
+  /** The file of training rows; those of a model are its answers. */
+  async rows(name: keyof typeof ROWS): Promise<string> {
+    const { runs, problems } = this, out = `${runs}/rows-${name}`;
+    if (name === "solutions") return `${problems}/solutions.jsonl`;
+    if (name === "unverified") return await this.#unverified(await this.rows("beams"));
+    const passing = `${out}/passing.jsonl`;
+    if (await exists(passing)) return passing;
+    const model = this.#open(name === "second" ? "p1" : "source", 0);
+    const task = ["--tasks", `${problems}/problems.jsonl`, "--passing", "--allow-code-execution"];
+    const flags = ROWS[name].split(" ").filter((flag) => flag !== "");
+    await parscale(["eval", ...model, ...task, ...flags, "--max-tokens", "256", "--out", out]);
+    return passing;
+  }
+
+  /** All answers of an evaluation, right or wrong. */
+  async #unverified(passing: string): Promise<string> {
+    const lines = async (path: string) =>
+      (await Deno.readTextFile(path)).trim().split("\n").map((line) => JSON.parse(line));
+    const problems = await lines(`${this.problems}/problems.jsonl`);
+    const samples = await lines(passing.replace("passing.jsonl", "samples.jsonl"));
+    const rows = samples.map(({ doc_id, response }) => ({
+      prompt: `${problems[doc_id].prompt}\n`,
+      completion: cutAtStops(response, codeStops("humaneval")),
+    }));
+    const out = `${this.runs}/unverified.jsonl`;
+    await Deno.writeTextFile(out, rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
+    return out;
+  }
+
+  /** Trains an arm, or continues with it; keeps what its streams came to. */
+  async train(name: string, seed = 0): Promise<void> {
+    const arm = ARMS[name]!, out = `${this.runs}/${name}-${seed}`;
+    if (!await exists(`${out}.done`)) {
+      const data = ["--data", await this.rows(arm.rows), "--seed", String(seed), "--out", out];
+      const fresh = ["--model", this.model, ...arm.flags.split(" "), ...TRAIN.split(" "), ...data];
+      const resumes = await exists(`${out}/last`);
+      await parscale([
+        "train",
+        ...(resumes ? ["--resume", "--out", out] : [...fresh, "--overwrite"]),
+      ]);
+      await Deno.writeTextFile(`${out}.done`, "");
+    }
+    const metrics = (await Deno.readTextFile(`${out}/metrics.jsonl`)).trim().split("\n");
+    const { step, tokens, loss_ema, stream_weights } = JSON.parse(metrics.at(-1)!);
+    await keep("training", `${name}-${seed}`, { step, tokens, loss_ema, stream_weights });
+  }
+
+  /** Answers of a method to a benchmark, greedy or by beams. */
+  async answer(method: string, benchmark: Benchmark, seed = 0): Promise<void> {
+    const [, arm = method, beams] = /^(.+)-([24])$/.exec(method) ?? [];
+    const out = `${this.runs}/${method}-${seed}.${benchmark}`;
+    const how = beams ? ["--num-beams", beams] : ["--batch", "8"];
+    const task = [...BENCHMARKS[benchmark].split(" "), "--data", this.data];
+    const flags = [...task, ...how, "--allow-code-execution", "--resume", "--out", out];
+    await parscale(["eval", ...this.#open(arm, seed), ...flags]);
+    await keep("passes", `${method}-${seed}.${benchmark}`, passesOf(out));
+  }
+
+  /** Losses of held-out library functions. */
+  async score(arm: string, seed = 0): Promise<void> {
+    const out = `${this.runs}/${arm}-${seed}.scores.jsonl`;
+    if (!await exists(out)) {
+      const flags = ["--quantize", "none", "--jsonl", "--out", out];
+      await parscale([
+        "score",
+        `${this.corpus}/held_out.jsonl`,
+        ...this.#open(arm, seed),
+        ...flags,
+      ]);
+    }
+    const rows = (await Deno.readTextFile(out)).trim().split("\n").map((line) => JSON.parse(line));
+    const totals = rows.map(({ tokens, loglikelihood }): Total => (
+      { tokens: tokens.length, nats: -loglikelihood }
+    ));
+    await keep("losses", `${arm}-${seed}`, totals);
+  }
+}
+
+/** Passed problems of a finished evaluation, by problem. */
+function passesOf(folder: string): Passes {
+  const path = `${folder}/${SCORES}`;
+  const scores = parseScores(Deno.readTextFileSync(path), path).sort((a, b) => a.doc_id - b.doc_id);
+  const metric = (name: string) => scores.map(({ metrics }) => Number(metrics[name]));
+  return { base: metric("pass@1"), plus: metric("plus_pass@1") };
+}
+
+/** Results of a kind by their names; none before the first. */
+export async function readResults<T>(kind: string): Promise<Record<string, T>> {
+  const path = `${RESULTS}/${kind}.json`;
+  return await exists(path) ? JSON.parse(await Deno.readTextFile(path)) : {};
+}
+
+async function keep(kind: string, name: string, value: unknown): Promise<void> {
+  const all = { ...await readResults<unknown>(kind), [name]: value };
+  await Deno.mkdir(RESULTS, { recursive: true });
+  await Deno.writeTextFile(`${RESULTS}/${kind}.json`, `${JSON.stringify(all)}\n`);
+}
+
+if (import.meta.main) {
+  const [runs, model, data, problems, corpus] = Deno.args;
+  if (!runs || !model || !data || !problems || !corpus) {
+    throw new Error("usage: deno task distil RUNS MODEL DATA PROBLEMS CORPUS");
+  }
+  await Deno.mkdir(runs, { recursive: true });
+  const study = new Study(runs, model, data, problems, corpus);
+  await study.answer("source", "direct");
+  for (const arm of ["p1", "p4", "lora"]) {
+    await study.train(arm);
+    await study.answer(arm, "direct");
+  }
+  await study.answer("source-4", "direct");
+  for (
+    const arm of ["p2", "p1-unverified", "p1-solutions", "p1-greedy", "p1-samples", "p1-second"]
+  ) {
+    await study.train(arm);
+    await study.answer(arm, "direct");
+  }
+  for (const method of ["source-2", "p1-4", "p4-4"]) await study.answer(method, "direct");
+  for (const seed of [1, 2]) {
+    for (const arm of ["p1", "p4", "lora"]) {
+      await study.train(arm, seed);
+      await study.answer(arm, "direct", seed);
+    }
+  }
+  for (const benchmark of ["chat", "mbpp"] as const) {
+    for (const method of ["source", "p1", "p4", "lora"]) await study.answer(method, benchmark);
+  }
+  for (const arm of ["source", "p1", "p4", "lora"]) await study.score(arm);
+}
