@@ -18,7 +18,7 @@ interface FlagWords {
   readonly name: string;
   readonly letter: string | undefined;
   readonly summary: string;
-  readonly kind: "none" | "path" | "choice" | "list" | "text";
+  readonly kind: "none" | "path" | "choice" | "list" | "listOrFile" | "text";
   readonly choices: readonly string[];
 }
 
@@ -42,7 +42,7 @@ function wordsOf(command: Command): CommandWords {
       kind: !takesValue(flag)
         ? "none"
         : choices.length > 0
-        ? isList(flag) ? "list" : "choice"
+        ? !isList(flag) ? "choice" : flag.placeholder?.endsWith("|FILE") ? "listOrFile" : "list"
         : flag.type === "path" || flag.type === "output"
         ? "path"
         : "text",
@@ -75,6 +75,9 @@ function bashReply({ kind, choices }: FlagWords): string {
   const words = choices.join(" ");
   if (kind === "choice") return `COMPREPLY=($(compgen -W "${words}" -- "$word"))`;
   if (kind === "list") return `COMPREPLY=($(compgen -P "$head" -W "${words}" -- "\${word##*,}"))`;
+  if (kind === "listOrFile") {
+    return `COMPREPLY=($(compgen -P "$head" -W "${words}" -f -- "\${word##*,}"))`;
+  }
   return kind === "path" ? `_parscale_files "$word"` : "COMPREPLY=()";
 }
 
@@ -138,6 +141,9 @@ function zsh(commands: readonly CommandWords[]): string {
       path: `:${flag.name}:_files`,
       choice: `:${flag.name}:(${flag.choices.map(plain).join(" ")})`,
       list: `:${flag.name}:_values -s , ${flag.name} ${flag.choices.map(plain).join(" ")}`,
+      listOrFile: `:${flag.name}:{ _values -s , ${flag.name} ${
+        flag.choices.map(plain).join(" ")
+      }; _files }`,
     })[flag.kind];
   const cases = commands.map((command) => {
     const specs = command.flags.flatMap((flag) =>
@@ -215,6 +221,7 @@ function fish(commands: readonly CommandWords[]): string {
         text: " -x",
         path: " -r -F",
         choice: ` -x -a ${quote(choices)}`,
+        listOrFile: ` -r -F -a ${quote(`(__fish_append , ${choices})`)}`,
         list: ` -x -a ${quote(`(__fish_append , ${choices})`)}`,
       }[flag.kind];
       const name = `-l ${flag.name}${letter}${value} -d ${quote(flag.summary)}`;

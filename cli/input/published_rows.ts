@@ -24,7 +24,6 @@ import {
   type TaskPlan,
 } from "../../core/eval/harness/prepare.ts";
 import type { Task } from "../../core/eval/harness/task.ts";
-import { taskOf } from "../../core/eval/tasks/mod.ts";
 import { PUBLISHED, type PublishedData } from "../../core/eval/tasks/published.ts";
 import { hubAccess } from "../../core/hub/access.ts";
 import { HubClient } from "../../core/hub/client.ts";
@@ -78,17 +77,20 @@ async function fetchTasks(
   io: Io,
   leaveOut?: (task: string, error: ParscaleError) => void,
 ): Promise<ReadonlyMap<string, FetchedData>> {
+  const published = tasks.filter(({ task }) => task.file === undefined);
+  if (published.length === 0) return new Map();
   using display = new OpenDisplay(io, "Fetching");
   const files = await openPublished(io, display);
   const wanted = new Map<string, PublishedData>();
-  for (const plan of tasks) {
+  for (const plan of published) {
+    const { name } = plan.task;
     try {
       const data = publishedData(plan);
       if (leaveOut) await files.requireReachable(data);
-      wanted.set(plan.task, data);
+      wanted.set(name, data);
     } catch (error) {
       if (!leaveOut || !(error instanceof ParscaleError)) throw error;
-      leaveOut(plan.task, error);
+      leaveOut(name, error);
     }
   }
   const missing = await files.missing([...wanted.values()]);
@@ -122,10 +124,10 @@ async function openPublished(io: Io, events?: OpenDisplay): Promise<PublishedFil
 
 /** Returns the entry of a task in the table. */
 function publishedData({ task, shots }: TaskPlan): PublishedData {
-  const data = PUBLISHED[task];
+  const { name, source } = task, data = PUBLISHED[name];
   if (!data) {
-    throw new UsageError(`${task} needs \`--data\`: its rows are not published`, {
-      hints: [`pass --data DIR|FILE with ${taskOf(task)!.source}`],
+    throw new UsageError(`${name} needs \`--data\`: its rows are not published`, {
+      hints: [`pass --data DIR|FILE with ${source}`],
     });
   }
   return shots > 0 ? data : { ...data, pool: [] };
@@ -164,12 +166,20 @@ export async function fetchFiles(
     columns: ["task", "repository", "commit", "file", "bytes", "sha256", "pinned"],
   });
   for (const { task } of tasks) {
-    const { rows, pool } = fetched.get(task)!;
+    const { rows, pool } = fetched.get(task.name)!;
     for (const file of [...rows, ...pool]) {
-      if (data !== undefined) await copyInto(data, taskOf(task)!, file, overwrite);
+      if (data !== undefined) await copyInto(data, task, file, overwrite);
       const { repository, revision, path, bytes, sha256, isPinned } = file;
       const pinned = isPinned ? "yes" : "no";
-      report.row({ task, repository, commit: revision, file: path, bytes, sha256, pinned });
+      report.row({
+        task: task.name,
+        repository,
+        commit: revision,
+        file: path,
+        bytes,
+        sha256,
+        pinned,
+      });
     }
   }
   await report.finish();

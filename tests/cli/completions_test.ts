@@ -29,6 +29,7 @@ const CASES: readonly (readonly [line: string, words: readonly string[]])[] = [
   ["parscale generate --device cuda:1", ["cuda:1"]],
   ["parscale train --preset paper-c", ["paper-cpt"]],
   ["parscale eval --tasks hum", ["humaneval"]],
+  ["parscale eval --tasks al", ["alpha.txt"]],
   ["parscale cost --hardware a100-sxm", ["a100-sxm-40gb", "a100-sxm-80gb"]],
 ];
 

@@ -36,9 +36,8 @@ const compareFlags = {
   tasks: {
     ...evalFlags.tasks,
     summary: "Generative benchmarks to compare on",
-    details:
-      "gsm8k, gsm8k_cot, minerva_math, humaneval, mbpp, ifeval; multiple-choice tasks decode " +
-      "nothing, so beams change nothing.",
+    details: "gsm8k, gsm8k_cot, minerva_math, humaneval, mbpp, ifeval, and files as in `eval`; " +
+      "multiple-choice tasks decode nothing, so beams change nothing.",
   },
   data,
   shots,

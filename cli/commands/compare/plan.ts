@@ -60,7 +60,7 @@ export async function planComparison(
     return { kind: "read", folders: values.arguments };
   }
   const { tasks, ids, limit = Infinity, latencyRows, out, overwrite } = values;
-  const chosen = selectTasks(tasks);
+  const chosen = await selectTasks(tasks);
   for (const task of chosen) {
     if (isCode(task)) requireCodeAllowed(values);
     if (task.kind === "generation") continue;

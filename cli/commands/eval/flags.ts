@@ -15,10 +15,11 @@ const taskFlags = flagGroup("Tasks", {
   tasks: {
     type: "string",
     list: "comma",
-    placeholder: "NAME",
+    placeholder: "NAME|FILE",
     suggestions: [...TASK_NAMES, ...Object.keys(SUITES)],
-    summary: "Benchmarks to run, or suites of them",
-    details: "`parscale eval ls` lists both.",
+    summary: "Benchmarks to run, suites of them, or files with benchmarks of your own",
+    details: "`parscale eval ls` lists the first two. A file has JSON lines of `prompt` and " +
+      "`answer`, of `prompt`, `choices` and `answer`, or of `prompt` and `tests`.",
   },
   data: {
     type: "path",
@@ -258,6 +259,7 @@ export const command = defineCommand({
     "The paper's table for base models":
       "parscale eval --model qwen-p4 --preset paper-1t --data bench --allow-code-execution " +
       "--out results",
+    "A benchmark of your own": "parscale eval --model qwen-p4 --tasks mine.jsonl --out results",
     "What exactly is asked?": "parscale eval show mmlu -n 2 --data bench",
     "Spread over four machines":
       "parscale eval --model qwen-p4 --tasks mmlu --data bench --shard 1/4 --out part-1",

@@ -11,7 +11,7 @@ import { formatFlag } from "../../framework/table.ts";
 import { refuseOthers } from "../../input/forms.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { parseShard } from "../../input/shard.ts";
-import { requireTask } from "../../input/task.ts";
+import { openTask } from "../../input/task.ts";
 import { command } from "./flags.ts";
 import type { FetchPlan } from "../../input/published_rows.ts";
 import type { Invocation } from "../../output/document.ts";
@@ -107,10 +107,10 @@ export async function planEvaluation(
       return { kind: "list", data };
     case "show":
       refuseOthers(invocation, "`eval show`", ROWS, command.flags);
-      return showPlan(values, names);
+      return await showPlan(values, names);
     case "fetch":
       refuseOthers(invocation, "`eval fetch`", ["data", "overwrite"], command.flags);
-      return { kind: "fetch", tasks: tasksToFetch(names), data, overwrite };
+      return { kind: "fetch", tasks: await tasksToFetch(names), data, overwrite };
   }
   const { nSamples, temperature } = values;
   if (temperature === 0 && nSamples > 1) {
@@ -118,14 +118,14 @@ export async function planEvaluation(
       hints: ["leave out --temperature, or --n-samples"],
     });
   }
-  if (values.score === undefined) return evaluatePlan(values);
+  if (values.score === undefined) return await evaluatePlan(values);
   refuseOthers(invocation, "`--score`", [...ROWS, ...SCORING], command.flags);
   return await scorePlan(values, values.score);
 }
 
-function evaluatePlan(values: EvalValues): EvaluatePlan {
+async function evaluatePlan(values: EvalValues): Promise<EvaluatePlan> {
   const { nSamples, temperature, topP, numBeams, maxTokens, seed } = values;
-  const tasks = selectTasks(values.tasks);
+  const tasks = await selectTasks(values.tasks);
   return {
     kind: "evaluate",
     ...scoringPlan(values, tasks),
@@ -149,30 +149,32 @@ async function scorePlan(values: EvalValues, samples: string): Promise<ScorePlan
       hints: [`did you mean ${formatFlag("score", join(samples, "samples.jsonl"))}?`],
     });
   }
-  const tasks = selectTasks(values.tasks);
+  const tasks = await selectTasks(values.tasks);
   const rows = rowsPlan(values, tasks);
   return { kind: "score", ...scoringPlan(values, tasks), samples, rows };
 }
 
-function showPlan(values: EvalValues, names: readonly string[]): ShowPlan {
+async function showPlan(values: EvalValues, names: readonly string[]): Promise<ShowPlan> {
   if (names.length !== 1) {
     throw new UsageError(`\`eval show\` ${names.length === 0 ? "needs a" : "takes one"} task`, {
       hints: ["`parscale eval show gsm8k`; `parscale eval ls` lists the tasks"],
     });
   }
-  const rows = rowsPlan(values, selectTasks(names));
+  const rows = rowsPlan(values, await selectTasks(names));
   const limit = rows.limit ?? (rows.ids ? undefined : SHOWN_ROWS);
   return { kind: "show", rows: { ...rows, limit }, model: modelOf(values) };
 }
 
 /** Tasks of `eval fetch TASK…`, with all that any evaluation of them needs. */
-function tasksToFetch(names: readonly string[]): RowsPlan["tasks"] {
+async function tasksToFetch(names: readonly string[]): Promise<RowsPlan["tasks"]> {
   if (names.length === 0) {
     throw new UsageError("`eval fetch` needs at least one task", {
       hints: ["type `parscale eval fetch general math race code ifeval` for all of them"],
     });
   }
-  return selectTasks(names).map(({ name, shots }) => ({ task: name, shots: shots.count }));
+  const tasks = await selectTasks(names), own = tasks.find(({ file }) => file !== undefined);
+  if (own) throw new UsageError(`"${own.file}" is a file already: there is nothing to fetch`);
+  return tasks.map((task) => ({ task, shots: task.shots.count }));
 }
 
 function modelOf({ model, ...values }: EvalValues): ModelPlan | undefined {
@@ -200,7 +202,7 @@ export function rowsPlan(values: RowValues, tasks: readonly Task[]): RowsPlan {
   const { data, limit, excludeSelf, chat } = values;
   const shots = shotsByTask(values.shots, tasks);
   return {
-    tasks: tasks.map((task) => ({ task: task.name, shots: shotsOf(task, shots(task)) })),
+    tasks: tasks.map((task) => ({ task, shots: shotsOf(task, shots(task)) })),
     data,
     limit,
     ids: values.ids.length > 0 ? values.ids : undefined,
@@ -229,15 +231,20 @@ export function requireTasksAllowed(
   if (!plan.predictOnly && prepared.some(({ task }) => isCode(task))) requireCodeAllowed(plan);
 }
 
-/** Tasks of names and suites, each once, in the order given. */
-export function selectTasks(names: readonly string[]): Task[] {
+/** Tasks of names, suites and files, each once, in the order given. */
+export async function selectTasks(names: readonly string[]): Promise<Task[]> {
   if (names.length === 0) {
     throw new UsageError("`eval` needs `--tasks`", {
       hints: ["`parscale eval ls` lists them"],
     });
   }
-  const chosen = names.flatMap(tasksNamed);
-  return [...new Set(chosen)].map((name) => requireTask(name, Object.keys(SUITES)));
+  const chosen = new Set(names.flatMap(tasksNamed)), others = Object.keys(SUITES);
+  const tasks = await Promise.all(Array.from(chosen, (name) => openTask(name, others)));
+  const twice = tasks.find(({ name }, i) => tasks.findIndex((one) => one.name === name) < i);
+  if (!twice) return tasks;
+  throw new UsageError(`\`--tasks\` has two files of the name "${twice.name}"`, {
+    hints: ["rename one of them"],
+  });
 }
 
 /** The tasks of a suite; any other name is a task's. */

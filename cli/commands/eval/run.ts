@@ -185,7 +185,7 @@ async function factsOf(
 ): Promise<TaskFacts[]> {
   const python = await tools.python();
   return prepared.map(({ task, shots, promptFormat, files }) => ({
-    task: task.name,
+    task,
     shots,
     prompt_format: promptFormat,
     files,

@@ -21,7 +21,7 @@ import {
 } from "../../../core/eval/harness/results.ts";
 import { isCode, type Task } from "../../../core/eval/harness/task.ts";
 import { MMLU_GROUPS } from "../../../core/eval/tasks/mmlu.ts";
-import { SUITES, taskOf, TASKS } from "../../../core/eval/tasks/mod.ts";
+import { SUITES, TASKS } from "../../../core/eval/tasks/mod.ts";
 import { paperTables } from "../../../core/eval/tasks/paper_tables.ts";
 import { PUBLISHED } from "../../../core/eval/tasks/published.ts";
 import { renderPrompt } from "../../../core/tokenizer/chat.ts";
@@ -64,7 +64,7 @@ export async function describe(plan: EvalPlan, io: Io): Promise<PlanText> {
   const sampling = plan.kind === "evaluate" ? plan.sampling : GREEDY_SAMPLE;
   const temperatures = temperaturesOf(sampling);
   // Nothing is fetched for a plan, so prompts cannot be counted before the data is there.
-  const published = plan.rows.tasks.filter(({ task }) => PUBLISHED[task]);
+  const published = plan.rows.tasks.filter(({ task }) => PUBLISHED[task.name]);
   const missing = plan.rows.data === undefined ? await planFetch(published, io) : [];
   if (missing.length > 0) return { ...model, lines: [...model.lines, ...missing] };
   const { prepared, leftOut } = plan.kind === "show"
@@ -232,9 +232,8 @@ export function summarizeAll(
 ): FullResult[] {
   const byTask = Map.groupBy(scores, ({ task }) => task);
   return facts.flatMap((fact) => {
-    const own = byTask.get(fact.task);
-    const task = taskOf(fact.task);
-    return own && task ? [{ ...summarize(task, own), facts: fact, scores: own }] : [];
+    const own = byTask.get(fact.task.name);
+    return own ? [{ ...summarize(fact.task, own), facts: fact, scores: own }] : [];
   });
 }
 

@@ -1,7 +1,6 @@
 /** Reads the rows of tasks and makes their documents, before any model is opened. */
 import { DataError, UsageError } from "../../base/errors.ts";
 import { statIfExists } from "../../base/files.ts";
-import { taskOf } from "../tasks/mod.ts";
 import { type DataFile, readTaskData } from "./data_folder.ts";
 import { documentsOf, requestHash, requestsOf } from "./documents.ts";
 import type { FetchedData } from "./fetch.ts";
@@ -10,7 +9,7 @@ import { type PromptFormat, type Task, taskAsAsked } from "./task.ts";
 
 /** A task, with how many shots its rows are asked. */
 export interface TaskPlan {
-  readonly task: string;
+  readonly task: Task;
   readonly shots: number;
 }
 
@@ -62,32 +61,34 @@ export async function prepareTasks(
   leaveOut?: (task: string, error: DataError) => void,
 ): Promise<PreparedTask[]> {
   const { tasks, data } = plan;
-  if (tasks.length > 1 && data !== undefined && !(await statIfExists(data))?.isDirectory) {
+  const published = tasks.filter(({ task }) => task.file === undefined);
+  if (published.length > 1 && data !== undefined && !(await statIfExists(data))?.isDirectory) {
     throw new UsageError(
-      `\`--data "${data}"\` is not a folder, and ${tasks.length} tasks need one`,
+      `\`--data "${data}"\` is not a folder, and ${published.length} tasks need one`,
     );
   }
   const prepared: PreparedTask[] = [];
   for (const one of tasks) {
-    const files = data ?? fetched.get(one.task);
+    const { name, file } = one.task;
+    const files = file ?? data ?? fetched.get(name);
     if (files === undefined) continue;
     try {
       prepared.push(await prepareTask(one, files, plan, warn));
     } catch (error) {
       if (!leaveOut || !(error instanceof DataError)) throw error;
-      leaveOut(one.task, error);
+      leaveOut(name, error);
     }
   }
   return prepared;
 }
 
 async function prepareTask(
-  { task: name, shots }: TaskPlan,
+  { task: asked, shots }: TaskPlan,
   data: string | FetchedData,
   { limit, ids, shard, excludeSelf, chat }: RowsPlan,
   warn: (text: string) => void,
 ): Promise<PreparedTask> {
-  const task = taskAsAsked(taskOf(name)!, chat);
+  const task = taskAsAsked(asked, chat);
   const read = await readTaskData(task, data, shots);
   const { rows, pool, files } = read;
   warnAboutSizes(task, rows.length, pool.length, limit !== undefined || ids !== undefined, warn);

@@ -46,7 +46,7 @@ export interface TaskResult {
 
 /** Facts of a task besides its scores; part of a line of results.json. */
 export interface TaskFacts {
-  readonly task: string;
+  readonly task: Task;
   readonly shots: number;
   readonly prompt_format: PromptFormat;
   readonly files: readonly { readonly path: string; readonly sha256: string }[];

@@ -72,6 +72,8 @@ interface TaskBase {
   readonly version: number;
   /** Source of the rows, for `eval ls`. */
   readonly source: string;
+  /** File of rows, of a task that is the user's own. */
+  readonly file?: string | undefined;
   /** Folder of the benchmark below the data folder. */
   readonly folder: string;
   readonly rows: SplitNames;

@@ -70,31 +70,31 @@ export function truncate(text: string, stops: readonly string[]): string {
 /** Values of k in pass@k. */
 const KS = [1, 10, 100];
 
-function codeTask(
-  name: Benchmark,
-  about: Pick<GenerationTask, "title" | "source" | "rows" | "size">,
-): GenerationTask {
+/** Names of a benchmark of programs, and where its rows lie. */
+type About = Pick<
+  GenerationTask,
+  "name" | "title" | "source" | "rows" | "size" | "file" | "parse" | "arrange"
+>;
+
+/** A benchmark of programs; direct completions end at `directStops`. */
+export function codeTask(directStops: readonly string[], about: About): GenerationTask {
   const direct: GenerationTask = {
     kind: "generation",
-    name,
     version: 1,
     folder: ".",
     ...about,
     metrics: KS.flatMap((k) => [`pass@${k}`, `plus_pass@${k}`]),
     shots: { count: 0 },
     isCode: true,
-    stops: codeStops(name),
+    stops: directStops,
     maxTokens: CODE_TOKENS,
     nameOf: (question) => (question.target as CodeProblem).taskId,
-    parse: (text, path) =>
-      parseProblems(text, path, name)
-        .map((problem) => new Row({ problem }, `${problem.taskId} in "${path}"`)),
     read(row) {
       const problem = row.fields.problem as CodeProblem;
       return { text: codePrompt(problem), answer: "", target: problem };
     },
     openScorer: (tools) =>
-      openScorer(tools, ({ text }, answer) => text + truncate(answer, codeStops(name))),
+      openScorer(tools, ({ text }, answer) => text + truncate(answer, directStops)),
   };
   const stops = [...STOPS, "\n```\n"];
   const inChat: GenerationTask = {
@@ -151,7 +151,15 @@ export function codeMetrics(
   return metrics;
 }
 
-export const humaneval = codeTask("humaneval", {
+/** A published benchmark, whose problems are read from the text of its file. */
+function publishedTask(name: Benchmark, about: Omit<About, "name">): GenerationTask {
+  const parse = (text: string, path: string) =>
+    parseProblems(text, path, name)
+      .map((problem) => new Row({ problem }, `${problem.taskId} in "${path}"`));
+  return codeTask(codeStops(name), { ...about, name, parse });
+}
+
+export const humaneval = publishedTask("humaneval", {
   title: "HumanEval",
   source: "evalplus/humanevalplus_release v0.1.10 (HumanEvalPlus.jsonl.gz), or openai/human-eval",
   rows: [
@@ -162,7 +170,7 @@ export const humaneval = codeTask("humaneval", {
   size: { rows: 164 },
 });
 
-export const mbpp = codeTask("mbpp", {
+export const mbpp = publishedTask("mbpp", {
   title: "MBPP",
   source: "evalplus/mbppplus_release v0.2.0 (MbppPlus.jsonl.gz)",
   rows: ["mbpp_plus/MbppPlus", "mbpp/MbppPlus"],

@@ -156,7 +156,7 @@ Deno.test("the mean of the general tasks is that of the paper's six columns", ()
     words as [task: string, metric: string, percent: string]
   );
   const facts = split.map(([task]) => ({
-    task,
+    task: taskOf(task)!,
     shots: 5,
     prompt_format: "completion" as const,
     files: [],
@@ -178,7 +178,7 @@ Deno.test("the mean of the general tasks is that of the paper's six columns", ()
 Deno.test("tables of the paper: percent, ARC from both sets, null where a task is missing", () => {
   const tasks = ["winogrande", "arc_easy", "arc_challenge"];
   const facts = tasks.map((task) => ({
-    task,
+    task: taskOf(task)!,
     shots: 5,
     prompt_format: "completion" as const,
     files: [],

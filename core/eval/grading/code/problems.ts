@@ -31,6 +31,11 @@ export type CodeTests =
     readonly kind: "check";
     /** Python text that defines `check(candidate)`. */
     readonly test: string;
+  }
+  | {
+    readonly kind: "asserts";
+    /** Python texts that raise an error where the program is wrong. */
+    readonly tests: readonly string[];
   };
 
 /** One problem. */
@@ -38,10 +43,10 @@ export interface CodeProblem {
   /** `HumanEval/0`, `Mbpp/2`. */
   readonly taskId: string;
   /** Decides stops and the form of inputs. */
-  readonly benchmark: Benchmark;
+  readonly benchmark: Benchmark | "own";
   /** As in the file. */
   readonly prompt: string;
-  /** The function that tests call. */
+  /** The function that tests call; empty where a program is run as it is. */
   readonly entryPoint: string;
   /** Follows the prompt. */
   readonly canonicalSolution: string;

@@ -16,13 +16,13 @@ _ANSI = re.compile(r"\x1b(?:[@-Z\\-_]|\[[0-?]*[ -/]*[@-~])")
 
 
 def sanitize(text, entry):
-    """The sanitised program."""
+    """The sanitised program; without an entry point nothing of what parses is left out."""
     text = _ANSI.sub("", text)
     try:
         longest = _longest(text)
         # The grammar reads a single line whatever its indent is.
         longest = longest if _parses(longest) else longest.strip().rstrip("\\")
-        kept = _needed(longest, entry).strip()
+        kept = _needed(longest, entry).strip() if entry else ""
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         kept = ""
     return kept or _longest(text)

@@ -1,0 +1,153 @@
+/**
+ * Benchmarks of the user's own: a file of rows in one of three forms, told apart by their columns.
+ *
+ *     {"prompt": "Q: What is 12 * 12?\nA:", "answer": "144"}
+ *     {"prompt": "The sky is", "choices": ["blue", "green"], "answer": 0}
+ *     {"prompt": "Write a function double(x).", "tests": ["assert double(2) == 4"], "entry_point": "double"}
+ *
+ * Prompts are asked as they stand, and answers scored by the rules of the public benchmarks: GSM8K's for
+ * free answers, the likeliest choice, HumanEval's pass@k for programs.
+ */
+import { basename } from "node:path";
+import { DataError } from "../../base/errors.ts";
+import { exactMatch, flexibleExtract } from "../grading/math/gsm8k.ts";
+import { readTaskData } from "../harness/data_folder.ts";
+import { Row } from "../harness/row.ts";
+import {
+  choiceQuestion,
+  type ChoiceTask,
+  eachResponse,
+  type GenerationTask,
+} from "../harness/task.ts";
+import { codeStops, codeTask } from "./code.ts";
+
+/** Names of files that hold tasks. */
+const FILE = /\.(jsonl|ndjson|json|parquet)(\.(gz|zst))?$/i;
+
+const FORMS = 'a row is {"prompt": ..., "answer": ...}, {"prompt": ..., "choices": [...], ' +
+  '"answer": ...} or {"prompt": ..., "tests": ...}; see docs/evaluation.md';
+
+/** A function's name in Python. */
+const IDENTIFIER = /^[\p{L}_][\p{L}\p{N}_]*$/u;
+
+type OwnTask = ChoiceTask | GenerationTask;
+type Form = "answer" | "choices" | "tests";
+
+/** Returns whether a name among tasks is that of a file. */
+export function isTaskFile(name: string): boolean {
+  return FILE.test(name);
+}
+
+/**
+ * Opens the task in a file, which is named after it.
+ * @throws {DataError} for a file that cannot be read, and the first row that cannot be used
+ */
+export async function openOwnTask(path: string): Promise<OwnTask> {
+  const name = basename(path).replace(FILE, "").replace(/\W+/g, "_");
+  const about = { name, title: name, source: path, file: path, folder: ".", rows: [path] };
+  const { rows } = await readTaskData(freeAnswers(about), path, 0);
+  try {
+    const form = formOf(rows[0]!);
+    for (const row of rows) {
+      const own = formOf(row);
+      if (own !== form) throw row.error(`has "${own}", expected "${form}" like the rows before`);
+    }
+    const task = TASKS[form](about), arranged = task.arrange?.([...rows]) ?? rows;
+    arranged.forEach((row) => task.read(row));
+    return task;
+  } catch (error) {
+    if (!(error instanceof DataError)) throw error;
+    throw new DataError(error.message, { hints: [FORMS], cause: error });
+  }
+}
+
+function formOf(row: Row): Form {
+  const form = (["choices", "tests", "answer"] as const).find((column) => row.has(column));
+  if (form !== undefined) return form;
+  throw row.error('has none of the columns "answer", "choices" and "tests"');
+}
+
+type About = Pick<OwnTask, "name" | "title" | "source" | "file" | "folder" | "rows">;
+
+const TASKS: Readonly<Record<Form, (about: About) => OwnTask>> = {
+  answer: freeAnswers,
+  choices: (about) => ({
+    ...about,
+    kind: "choice",
+    version: 1,
+    metrics: ["acc", "acc_norm"],
+    shots: { count: 0 },
+    read(row) {
+      const choices = row.texts("choices");
+      if (choices.length < 2 || choices.includes("")) {
+        throw row.wrong("choices", "at least two texts, none of them empty");
+      }
+      return choiceQuestion(row.text("prompt"), choices, rightChoice(row, choices));
+    },
+  }),
+  tests: (about) =>
+    codeTask(codeStops("mbpp"), {
+      ...about,
+      arrange: (rows) => rows.map((row, i) => new Row({ problem: problemOf(row, i) }, row.place)),
+    }),
+};
+
+/** Exact match, and for numbers also that of the last number in the answer. */
+function freeAnswers(about: About): GenerationTask {
+  const direct: GenerationTask = {
+    ...about,
+    kind: "generation",
+    version: 1,
+    metrics: ["exact_match", "flexible_extract"],
+    shots: { count: 0 },
+    // Without a template nothing but an empty line tells that an answer is over.
+    stops: ["\n\n"],
+    maxTokens: 256,
+    read(row) {
+      const { answer } = row.fields;
+      const target = typeof answer === "number" ? String(answer) : row.text("answer");
+      return { text: row.text("prompt"), answer: target, target };
+    },
+    openScorer: eachResponse(({ answer }, text) => {
+      const matches = (found: string) => Number(exactMatch(found.trim(), answer.trim()));
+      const exact = { exact_match: matches(text) };
+      return /^[-$\d.,\s]*\d\s*$/.test(answer)
+        ? { ...exact, flexible_extract: matches(flexibleExtract(text)) }
+        : exact;
+    }),
+  };
+  return { ...direct, inChat: { ...direct, stops: [] } };
+}
+
+/** The place of the right choice: its number from 0, its text, or its letter. */
+function rightChoice(row: Row, choices: readonly string[]): number {
+  const { answer } = row.fields;
+  if (typeof answer === "number") return row.index("answer", choices.length);
+  const text = row.text("answer"), place = choices.indexOf(text);
+  const letter = /^[A-Z]$/.test(text) ? text.charCodeAt(0) - 65 : -1;
+  if (place < 0 && choices[letter] === undefined) {
+    throw row.wrong("answer", "the number of a choice from 0, its letter or its text");
+  }
+  return place < 0 ? letter : place;
+}
+
+function problemOf(row: Row, index: number) {
+  const given = row.fields.tests,
+    entryPoint = row.has("entry_point") ? row.text("entry_point") : "";
+  if (entryPoint !== "" && !IDENTIFIER.test(entryPoint)) {
+    throw row.wrong("entry_point", "the name of a function");
+  }
+  const tests = typeof given === "string" ? [given] : row.texts("tests");
+  if (tests.every((test) => test.trim() === "")) throw row.wrong("tests", "Python text");
+  // As in HumanEval, a check is a function that is given the one to test.
+  const check = tests.some((test) => /^def check\(/m.test(test));
+  if (check && entryPoint === "") throw row.error('has a "check" function and no "entry_point"');
+  return {
+    taskId: String(index),
+    benchmark: "own",
+    prompt: row.text("prompt"),
+    entryPoint,
+    canonicalSolution: "",
+    tests: { kind: "asserts", tests: check ? [...tests, `check(${entryPoint})`] : tests },
+  } as const;
+}

@@ -1,0 +1,155 @@
+/** `parscale eval --tasks FILE`: benchmarks of the user's own. */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { sortedLines, TINY } from "./eval_testing.ts";
+import { assertRefusals, documentOf, jsonLines, names, succeed } from "./models.ts";
+import { runParscale } from "./run.ts";
+import { withScratch } from "../scratch.ts";
+
+const SUMS = jsonLines(
+  { prompt: "Q: What is 12 * 12?\nA:", answer: "144" },
+  { prompt: "Q: What is 2 + 2?\nA:", answer: 4 },
+  { prompt: "Q: What is the capital of France?\nA:", answer: "Paris" },
+);
+const COLORS = jsonLines(
+  { prompt: "The sky is", choices: ["blue", "green"], answer: 0 },
+  { prompt: "Grass is", choices: ["blue", "green"], answer: "B" },
+  { prompt: "Coal is", choices: ["white", "red", "black"], answer: "black" },
+);
+const PROGRAMS = jsonLines(
+  { prompt: 'def double(x):\n    """Twice x."""', tests: "assert double(2) == 4" },
+  { prompt: "Write inc(x).", tests: ["assert inc(1) == 2", "assert inc(-1) == 0"] },
+  {
+    prompt: "Write neg(x).",
+    tests: "def check(candidate):\n    assert candidate(1) == -1",
+    entry_point: "neg",
+  },
+);
+
+/** Writes files of tasks and runs a test among them. */
+function withTasks(
+  files: Readonly<Record<string, string>>,
+  test: (cwd: string) => Promise<void>,
+): Promise<void> {
+  return withScratch(async (cwd) => {
+    for (const [name, text] of Object.entries(files)) {
+      Deno.writeTextFileSync(`${cwd}/${name}`, text);
+    }
+    await test(cwd);
+  });
+}
+
+/** Values by metric of the answers in a file, scored by a task. */
+async function scored(cwd: string, task: string, texts: readonly string[], flags = "") {
+  const name = task.split(".")[0];
+  const stdin = jsonLines(...texts.map((text, doc_id) => ({ task: name, doc_id, text })));
+  const line = `eval --score - --tasks ${task} ${flags} --json`;
+  const { code, stdout, stderr } = await runParscale(line, { cwd, stdin });
+  assertEquals(code, 0, stderr);
+  const [{ metrics }] = JSON.parse(stdout).results.tasks;
+  return Object.fromEntries(
+    metrics.map(({ metric, value }: { metric: string; value: number }) => [metric, value]),
+  );
+}
+
+Deno.test("own answers are matched but for case, dollars, commas and a final period", () =>
+  withTasks({ "sums.jsonl": SUMS }, async (cwd) => {
+    const right = await scored(cwd, "sums.jsonl", [" 12 * 12 is\n#### $144.", "4", "paris."]);
+    assertEquals(right, { exact_match: 1, flexible_extract: 1 });
+    // The last number counts where the answer is one: two rows of three.
+    const wordy = await scored(cwd, "sums.jsonl", ["It is 144.", "2 + 2 = 5", "It is Paris"]);
+    assertEquals(wordy, { exact_match: 0, flexible_extract: 0.5 });
+  }));
+
+Deno.test("own choices give acc and acc_norm, by number, letter or text", () =>
+  withTasks({ "my colors.json": `[${COLORS.trim().replaceAll("\n", ",")}]` }, async (cwd) => {
+    const samples = [[-1, -2], [-9, -3], [-3, -2, -1]].map((loglikelihood, doc_id) => ({
+      ...{ task: "my_colors", doc_id, loglikelihood },
+    }));
+    const line = ["eval", "--score", "-", "--tasks", "my colors.json", "--json"];
+    const { code, stdout, stderr } = await runParscale(line, { cwd, stdin: jsonLines(...samples) });
+    assertEquals(code, 0, stderr);
+    const [{ task, metrics }] = JSON.parse(stdout).results.tasks;
+    assertEquals([task, metrics.map((one: { value: number }) => one.value)], ["my_colors", [1, 1]]);
+  }));
+
+Deno.test("own programs run in the sandbox with their tests, and need leave", () =>
+  withTasks({ "programs.jsonl": PROGRAMS }, async (cwd) => {
+    const texts = [
+      "    return 2 * x",
+      "def inc(x):\n    return x + 1\n\nprint(inc(2))",
+      "```python\ndef neg(x):\n    return x\n```",
+    ];
+    const allow = "--allow-code-execution";
+    assertEquals(await scored(cwd, "programs.jsonl", texts, allow), { "pass@1": 2 / 3 });
+    const ends = ["    raise SystemExit", "import sys\nsys.exit(0)", "def neg(x):\n    return -x"];
+    assertEquals(await scored(cwd, "programs.jsonl", ends, allow), { "pass@1": 1 / 3 });
+    const line = `eval --model ${TINY} --tasks programs.jsonl`;
+    await assertRefusals([[line, 2, "pass `--allow-code-execution`"]], { cwd });
+  }));
+
+Deno.test("own tasks: limit, chat, resume, samples and compare are those of public ones", () =>
+  withTasks({ "sums.jsonl": SUMS, "colors.jsonl": COLORS }, async (cwd) => {
+    const line = `eval --model ${TINY} --tasks sums.jsonl,colors.jsonl --max-tokens 4`;
+    const first = await documentOf(`${line} --limit 2 --out run`, { cwd });
+    const tasks = first.results.tasks.map((one: { task: string; rows: number }) => one.rows);
+    assertEquals(tasks, [2, 2]);
+    const asked = sortedLines(`${cwd}/run/samples.jsonl`).map(({ task }) => task).join(" ");
+    assertEquals(asked, "colors colors sums sums");
+    const again = await runParscale(`${line} --limit 2 --out run`, { cwd });
+    assertStringIncludes(again.stderr, '"run" is complete: 4 samples');
+    Deno.writeTextFileSync(`${cwd}/sums.jsonl`, SUMS.replace("Paris", "Rome"));
+    const changed = '"run" holds an evaluation that differs in data';
+    await assertRefusals([[`${line} --limit 2 --out run`, 2, changed]], { cwd });
+
+    const shown = await succeed(`eval show sums.jsonl --chat --model ${TINY}`, { cwd });
+    assertStringIncludes(shown, "<|im_start|>user\nQ: What is 12 * 12?\nA:<|im_end|>");
+    const plain = await succeed("eval show colors.jsonl", { cwd });
+    assertStringIncludes(plain, 'The sky is\n--- continuation " blue"');
+
+    const compared = `compare --model ${TINY} --beams 2 --max-tokens 2 --latency-rows 0`;
+    await runParscale(`${compared} --tasks sums.jsonl --limit 1 --out table`, { cwd });
+    assertEquals(names(`${cwd}/table`), ["beams-2", "p1"]);
+  }));
+
+Deno.test("own tasks whose rows cannot be used are refused by file, row and column", () =>
+  withTasks({
+    "a.jsonl": SUMS + '{"prompt": "x", "choices": ["a", "b"], "answer": 0}\n',
+    "b.jsonl": '{"prompt": "x", "test": "assert f()"}\n',
+    "c.jsonl": '{"prompt": "x", "choices": ["a", "b"], "answer": "D"}\n',
+    "d.jsonl": '{"question": "x", "answer": "1"}\n',
+    "e.jsonl": '{"prompt": "x", "tests": "def check(candidate):\\n  pass"}\n',
+    "f.jsonl": '{"prompt": "x"\n',
+    "gsm8k.jsonl": SUMS,
+    "a.json": SUMS,
+  }, async (cwd) => {
+    const line = `eval --model ${TINY} --tasks`;
+    await assertRefusals([
+      [
+        `${line} a.jsonl`,
+        3,
+        'row 4 of "a.jsonl" has "choices", expected "answer"',
+        "hint: a row is",
+      ],
+      [`${line} b.jsonl`, 3, 'row 1 of "b.jsonl" has none of the columns "answer", "choices" and'],
+      [
+        `${line} c.jsonl`,
+        3,
+        'row 1 of "c.jsonl" has "D" in column "answer", expected the number of',
+      ],
+      [
+        `${line} d.jsonl`,
+        3,
+        'row 1 of "d.jsonl" has no column "prompt": its columns are "question"',
+      ],
+      [`${line} e.jsonl`, 3, 'row 1 of "e.jsonl" has a "check" function and no "entry_point"'],
+      [`${line} f.jsonl`, 3, 'row 1 of "f.jsonl" is not valid JSON'],
+      [`${line} none.jsonl`, 3, 'no such file or folder: "none.jsonl"'],
+      [`${line} gsm8k.jsonl`, 2, '"gsm8k.jsonl" has the name of the public benchmark gsm8k'],
+      ["eval fetch a.json", 2, '"a.json" is a file already: there is nothing to fetch'],
+      [`compare --model ${TINY} --tasks c.jsonl`, 3, 'row 1 of "c.jsonl"'],
+    ], { cwd });
+    Deno.renameSync(`${cwd}/a.json`, `${cwd}/b.json`);
+    Deno.copyFileSync(`${cwd}/b.json`, `${cwd}/b.ndjson`);
+    const twice = '`--tasks` has two files of the name "b"';
+    await assertRefusals([[`${line} b.json,b.ndjson`, 2, twice]], { cwd });
+  }));
