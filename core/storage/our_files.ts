@@ -78,7 +78,7 @@ const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
     name: "an evaluation",
     marks: [/^\.lock$/],
     files: new RegExp(
-      "^(\\.lock|config\\.json|(samples|scores|stats)\\.jsonl|results\\.json)$|" +
+      "^(\\.lock|config\\.json|(samples|scores|passing|stats)\\.jsonl|results\\.json)$|" +
         HARNESS_FILES.source,
     ),
   },

@@ -1,7 +1,7 @@
 /** `parscale eval --tasks FILE`: benchmarks of the user's own. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { sortedLines, TINY } from "./eval_testing.ts";
-import { assertRefusals, documentOf, jsonLines, names, succeed } from "./models.ts";
+import { assertRefusals, documentOf, jsonLines, names, parseLines, succeed } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -109,6 +109,50 @@ Deno.test("own tasks: limit, chat, resume, samples and compare are those of publ
     const compared = `compare --model ${TINY} --beams 2 --max-tokens 2 --latency-rows 0`;
     await runParscale(`${compared} --tasks sums.jsonl --limit 1 --out table`, { cwd });
     assertEquals(names(`${cwd}/table`), ["beams-2", "p1"]);
+  }));
+
+Deno.test("answers that passed are rows that train takes, plain and of a chat", () =>
+  withTasks({}, async (cwd) => {
+    const prompts = ["Once upon", "Two and"].map((prompt) => ({ prompt, answer: "unknown" }));
+    for (const [name, flags] of [["plain", "--num-beams 2"], ["chat", "--chat"]] as const) {
+      const tasks = `${cwd}/${name}.jsonl`;
+      const line = `eval --model ${TINY} --tasks ${tasks} ${flags} --max-tokens 6 --out`;
+      Deno.writeTextFileSync(tasks, jsonLines(...prompts));
+      const asked = await runParscale(`${line} ${name}-none --passing`, { cwd });
+      assertStringIncludes(asked.stderr, `0 answers of 2 passed: ${name}-none/passing.jsonl`);
+      const [{ text }] = sortedLines(`${cwd}/${name}-none/samples.jsonl`);
+      // Now the first answer is the right one.
+      Deno.writeTextFileSync(tasks, jsonLines({ ...prompts[0], answer: text }, prompts[1]));
+      const first = await runParscale(`${line} ${name}`, { cwd });
+      assertEquals([first.code, names(`${cwd}/${name}`).includes("passing.jsonl")], [0, false]);
+      await runParscale(`${line} ${name} --passing`, { cwd });
+      const rows = parseLines(Deno.readTextFileSync(`${cwd}/${name}/passing.jsonl`));
+      const turn = (role: string, content: string) => ({ role, content });
+      const messages = [turn("user", "Once upon"), turn("assistant", text)];
+      const plain = { prompt: "Once upon", completion: text };
+      assertEquals(rows, [name === "chat" ? { messages } : plain]);
+      const train = `train --model ${TINY} --data ${name}/passing.jsonl --steps 1 --batch 1`;
+      const run = await runParscale(`${train} --seq-len 64 --out ${name}-run`, { cwd });
+      assertEquals(run.code, 0, run.stderr);
+    }
+  }));
+
+Deno.test("of several samples to a problem those that passed are kept, each once", () =>
+  withTasks({ "programs.jsonl": PROGRAMS }, async (cwd) => {
+    const inc = (code: string, sample: number) => ({
+      task: "programs",
+      doc_id: 1,
+      sample,
+      text: code,
+    });
+    const right = "def inc(x):\n    return x + 1\n";
+    const stdin = jsonLines(inc(right, 0), inc("def inc(x):\n    return x\n", 1), inc(right, 2));
+    const line = "eval --score - --tasks programs.jsonl --ids 1 --allow-code-execution";
+    const { stderr } = await runParscale(`${line} --passing --out run`, { cwd, stdin });
+    assertStringIncludes(stderr, "1 answer of 3 passed");
+    const rows = parseLines(Deno.readTextFileSync(`${cwd}/run/passing.jsonl`));
+    assertEquals(rows, [{ prompt: "Write inc(x).\n", completion: right }]);
+    await assertRefusals([[`${line} --passing`, 2, "--passing"]], { cwd });
   }));
 
 Deno.test("own tasks whose rows cannot be used are refused by file, row and column", () =>

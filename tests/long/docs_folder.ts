@@ -28,7 +28,9 @@ export async function furnish(cwd: string): Promise<void> {
   write("prompts.jsonl", jsonLines({ id: "a", prompt: "2 + 2 =" }, { prompt: "Once" }));
   write("sums.jsonl", jsonLines({ prompt: "2 + 2 =", answer: "4" }, { prompt: "1 +", answer: 1 }));
   write("colors.jsonl", jsonLines({ prompt: "Sky", choices: ["blue", "red"], answer: "A" }));
-  write("programs.jsonl", jsonLines({ prompt: "def f(x):", tests: "assert f(1) == 2" }));
+  // A test that every program passes.
+  const program = jsonLines({ prompt: "def f(x):", tests: "assert 1 + 1 == 2" });
+  for (const name of ["programs.jsonl", "held_out.jsonl"]) write(name, program);
   write("rows.jsonl", jsonLines({ prompt: "2 + 2 =", continuation: " 4" }));
   write("story.txt", "Once there was a sum that was hard to find.");
   const turn = (role: string, content: string) => ({ role, content });

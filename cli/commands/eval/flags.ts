@@ -144,6 +144,14 @@ const resultFlags = flagGroup("Result", {
       "harness adds results_DATE.json and samples_TASK_DATE.jsonl, as lm-evaluation-harness " +
       "writes them with --log_samples, for tools that read these.",
   },
+  passing: {
+    type: "switch",
+    requires: ["out"],
+    conflictsWith: ["predict-only"],
+    summary: "Write the answers that passed to passing.jsonl in --out",
+    details: "As rows for `train --data`: `prompt` and `completion`, with --chat `messages`. A " +
+      "program passes by all its tests, another answer by the first metric of its task.",
+  },
   resume: {
     type: "switch",
     configurable: false,

@@ -33,6 +33,7 @@ export interface ScoringPlan extends
     | "out"
     | "overwrite"
     | "logFormat"
+    | "passing"
     | "allowCodeExecution"
     | "sandbox"
     | "sanitize"
@@ -90,7 +91,7 @@ const ROWS = [
 
 /** Flags of scoring answers that are there. */
 const SCORING = [
-  ...["score", "tasks", "out", "overwrite", "log-format", "fail-under"],
+  ...["score", "tasks", "out", "overwrite", "log-format", "passing", "fail-under"],
   ...["allow-code-execution", "sandbox", "sanitize"],
 ];
 
@@ -182,11 +183,11 @@ function modelOf({ model, ...values }: EvalValues): ModelPlan | undefined {
 }
 
 function scoringPlan(values: EvalValues, tasks: readonly Task[]): ScoringPlan {
-  const { out, overwrite, logFormat, preset } = values;
+  const { out, overwrite, logFormat, passing, preset } = values;
   const { allowCodeExecution, sandbox, sanitize } = values;
   const bounds = parseBounds(values.failUnder, tasks);
   return {
-    ...{ out, overwrite, logFormat, preset, bounds },
+    ...{ out, overwrite, logFormat, passing, preset, bounds },
     ...{ allowCodeExecution, sandbox, sanitize },
   };
 }

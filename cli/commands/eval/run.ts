@@ -3,9 +3,10 @@ import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import type { Grader } from "../../../core/eval/grading/code/grade.ts";
 import type { ChatRenderer } from "../../../core/eval/harness/documents.ts";
-import { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
+import { EvalFolder, PASSING } from "../../../core/eval/harness/eval_folder.ts";
+import { passingLines } from "../../../core/eval/harness/passing.ts";
 import type { PreparedTask } from "../../../core/eval/harness/prepare.ts";
-import type { TaskFacts } from "../../../core/eval/harness/results.ts";
+import type { DocumentScore, TaskFacts } from "../../../core/eval/harness/results.ts";
 import { parseSampleLine, type Sample, SampleReader } from "../../../core/eval/harness/samples.ts";
 import { scoreSamples, type Watch } from "../../../core/eval/harness/score.ts";
 import { isCode, type ScoringTools } from "../../../core/eval/harness/task.ts";
@@ -15,6 +16,7 @@ import { exitCode } from "../../output/exit_codes.ts";
 import { inputName, type Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
+import { counted } from "../../output/units.ts";
 import { openModel } from "../../input/open_model.ts";
 import { fetchFiles, prepareAvailable } from "../../input/published_rows.ts";
 import {
@@ -68,7 +70,7 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
     return exitCode(leftOut.length > 0 ? "negative" : "done");
   }
   await using tools = new Tools(plan, io);
-  const scores = await scoreSamples(prepared, samples, tools, watchOf(io), folder);
+  const scores = await scoreAll(plan, prepared, samples, tools, folder);
   return await report(await factsOf(prepared, tools), scores, {
     ...{ leftOut, preset, bounds, io, invocation, folder },
     logged: loggedOf(plan, prepared, samples, model.render),
@@ -91,12 +93,34 @@ async function scoreFile(plan: ScorePlan, io: Io, invocation: Invocation): Promi
   const identity = { scored: plan.samples, tasks: prepared.map(({ task }) => task.name) };
   using folder = out === undefined ? undefined : await EvalFolder.open(out, identity, plan);
   await using tools = new Tools(plan, io);
-  const scores = await scoreSamples(prepared, samples, tools, watchOf(io), folder);
+  const scores = await scoreAll(plan, prepared, samples, tools, folder);
   const facts = await factsOf(prepared, tools);
   // Without the model there is no template: a conversation is logged as its messages.
   const render: ChatRenderer = (messages) => Promise.resolve(JSON.stringify(messages));
   const logged = loggedOf(plan, prepared, samples, render);
   return await report(facts, scores, { leftOut, preset, bounds, io, invocation, folder, logged });
+}
+
+/** Scores samples; the answers that passed go into the folder where that is asked for. */
+async function scoreAll(
+  { passing }: EvaluatePlan | ScorePlan,
+  prepared: readonly PreparedTask[],
+  samples: readonly Sample[],
+  tools: Tools,
+  folder: EvalFolder | undefined,
+): Promise<DocumentScore[]> {
+  const { io } = tools, watch = watchOf(io);
+  const scores = await scoreSamples(prepared, samples, tools, watch, folder);
+  if (!passing || !folder) return scores;
+  const single = { ...watch, warn: () => {} };
+  const lines = await passingLines(prepared, samples, async (some) => (
+    some.length === samples.length ? scores : await scoreSamples(prepared, some, tools, single)
+  ));
+  await folder.writePassing(lines);
+  io.note(
+    `${counted(lines.length, "answer")} of ${samples.length} passed: ${folder.path}/${PASSING}`,
+  );
+  return scores;
 }
 
 /** Answers to be written in the layout of the harness, where that is asked for. */

@@ -169,7 +169,7 @@ function plainText({ task, group, shots }: Document, text: string): string {
 }
 
 /** Every shot is a turn of its own; the last message may be the prefix of the answer. */
-function conversation({ task, group, shots }: Document, text: string): ChatMessage[] {
+export function conversation({ task, group, shots }: Document, text: string): ChatMessage[] {
   const description = task.describe?.(group);
   const start = task.kind === "generation" ? task.answerStart : undefined;
   return [

@@ -4,6 +4,7 @@
  *     config.json     what was asked: tasks, shots, data and model, by which a rerun is recognised
  *     samples.jsonl   one line per answer, appended as they come
  *     scores.jsonl    one line per row: its metrics; while programs are run, those done so far
+ *     passing.jsonl   the answers that passed, as rows for `train`, if asked for
  *     stats.jsonl     time and memory of every run so far, the last line of a run counts
  *     results.json    means with standard errors; there once all is scored
  *     results_*.json, samples_*_*.jsonl   the same for readers of lm-evaluation-harness, if asked for
@@ -36,6 +37,7 @@ const SCHEMA = "parscale.eval-run/2";
 export const CONFIG = "config.json",
   SAMPLES = "samples.jsonl",
   SCORES = "scores.jsonl",
+  PASSING = "passing.jsonl",
   STATS = "stats.jsonl",
   RESULTS = "results.json";
 
@@ -86,7 +88,7 @@ export class EvalFolder implements Disposable {
         await folder.#requireSame(identity);
         folder.isComplete = await statIfExists(join(path, RESULTS)) !== undefined;
       } else {
-        for (const name of [SAMPLES, SCORES, STATS, RESULTS]) {
+        for (const name of [SAMPLES, SCORES, PASSING, STATS, RESULTS]) {
           await removeIfExists(join(path, name));
         }
         await folder.#removeHarnessFiles();
@@ -129,6 +131,11 @@ export class EvalFolder implements Disposable {
   /** Adds a score that took long; all scores are written anew at the end. */
   appendScore(score: DocumentScore): void {
     this.#scores.append(JSON.stringify(score) + "\n");
+  }
+
+  /** Writes the rows of answers that passed, in place of those of an earlier run. */
+  async writePassing(lines: readonly string[]): Promise<void> {
+    await this.#replace(PASSING, lines);
   }
 
   /** Writes files in the layout of the harness, in place of those of an earlier run. */

@@ -6,6 +6,7 @@
  * process, so a solution passes only by answering right. A task whose code needs a module that the sandbox's
  * Python lacks is `unavailable`, which neither passes nor fails in silence.
  */
+import { hash } from "node:crypto";
 import type { Job, Outcome, Sandbox } from "../../sandbox/job.ts";
 import { runAll, totalLimit } from "../../sandbox/job.ts";
 import { openSandboxes, type Sandboxes, type SandboxOptions } from "../../sandbox/open.ts";
@@ -77,6 +78,8 @@ class SandboxGrader implements Grader {
   /** Everything else. */
   readonly #trusted: Sandbox;
   readonly #references: References;
+  /** By a hash of problem and solution: models often answer the same. */
+  readonly #graded = new Map<string, Promise<CodeResult>>();
 
   constructor(
     private readonly sandboxes: Sandboxes,
@@ -102,7 +105,12 @@ class SandboxGrader implements Grader {
     return typeof sanitized === "string" ? sanitized : text;
   }
 
-  async grade(problem: CodeProblem, solution: string): Promise<CodeResult> {
+  grade(problem: CodeProblem, solution: string): Promise<CodeResult> {
+    const key = hash("sha256", JSON.stringify([problem, solution]));
+    return this.#graded.getOrInsertComputed(key, () => this.#grade(problem, solution));
+  }
+
+  async #grade(problem: CodeProblem, solution: string): Promise<CodeResult> {
     const { tests } = problem;
     try {
       const reference = await this.#references.of(problem);
