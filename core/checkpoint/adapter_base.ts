@@ -8,6 +8,7 @@ import { type JsonObject, readJsonObject, realPath, statIfExists } from "../base
 import { BACKBONE_KEY, BASE_KEY } from "./config.ts";
 import { hubName } from "./model_files.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "./open.ts";
+import { isPeft, PEFT_CONFIG } from "./peft.ts";
 
 /**
  * Fields about the backbone in the `config.json` of an adapter. A path is relative to the adapter where the
@@ -29,12 +30,16 @@ export async function baseFields(
   return { [BACKBONE_KEY]: sha256, [BASE_KEY]: base };
 }
 
+/** Returns whether a folder holds an adapter, of ours or of PEFT. */
+export async function isAdapter(folder: string): Promise<boolean> {
+  return await statIfExists(`${folder}/${ADAPTER_FILE}`) !== undefined || await isPeft(folder);
+}
+
 /** The path or name of an adapter's backbone; undefined for other folders, and adapters that name none. */
 export async function baseOf(folder: string): Promise<string | undefined> {
-  const path = `${folder}/${CONFIG_FILE}`;
-  if (!await statIfExists(`${folder}/${ADAPTER_FILE}`) || !await statIfExists(path)) {
-    return undefined;
-  }
+  if (!await isAdapter(folder)) return undefined;
+  const path = `${folder}/${await isPeft(folder) ? PEFT_CONFIG : CONFIG_FILE}`;
+  if (!await statIfExists(path)) return undefined;
   const { [BASE_KEY]: base } = await readJsonObject(path);
   if (typeof base !== "string") return undefined;
   return base.startsWith("../") ? join(await realPath(folder), base) : base;

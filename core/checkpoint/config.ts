@@ -69,6 +69,7 @@ const CONVERSION_KEYS = [
   "parscale_attn_smooth",
   "parscale_transforms",
   "parscale_lora_rank",
+  "parscale_lora",
   "parscale_aggregation",
   BACKBONE_KEY,
   BASE_KEY,
@@ -221,6 +222,7 @@ function readStreams(
     prefix,
     prefixTokens: fields.integer("parscale_n_tokens", 48, prefix ? 1 : 0),
     loraRank: transforms.has("lora") ? fields.integer("parscale_lora_rank", 8) : 0,
+    ...("parscale_lora" in fields.json && { lora: readLora(fields) }),
     bitfit: transforms.has("bitfit"),
     smoothing: fields.within("parscale_attn_smooth", { low: 0, high: 1 }, 0.01),
     aggregator: readAggregator(fields),
@@ -236,6 +238,14 @@ function readTransforms(fields: Fields, streams: number): ReadonlySet<unknown> {
   const mayBeEmpty = streams === 1 || fields.json.parscale_n_tokens === 0;
   if (known && (value.length > 0 || mayBeEmpty)) return new Set(value);
   throw fields.error("parscale_transforms", `a list of ${TRANSFORMS.join(", ")}`);
+}
+
+/** Reads the factor and targets of an update that began as an adapter of PEFT. */
+function readLora(fields: Fields): ModelConfig["lora"] {
+  const { scale, targets } = (fields.json.parscale_lora ?? {}) as NonNullable<ModelConfig["lora"]>;
+  const isList = Array.isArray(targets) && targets.every((name) => typeof name === "string");
+  if (Number.isFinite(scale) && isList) return { scale, targets };
+  throw fields.error("parscale_lora", "an object with scale and targets");
 }
 
 /** Returns the kind of aggregation. The official format has no such field: it is always dynamic. */
@@ -292,6 +302,7 @@ export function configToJson(
     const used = { prefix, lora: loraRank > 0, bitfit };
     json.parscale_transforms = Object.entries(used).flatMap(([name, on]) => on ? [name] : []);
     if (loraRank > 0) json.parscale_lora_rank = loraRank;
+    if (loraRank > 0 && config.lora) json.parscale_lora = config.lora;
   }
   if (!hasStreamWeights(config)) json.parscale_aggregation = config.aggregator;
   if (modelingCode && opensInTransformers(config)) {

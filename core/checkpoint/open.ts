@@ -5,7 +5,12 @@
  * types come from the tensors, not from `torch_dtype`, which is often wrong.
  */
 import { DataError } from "../base/errors.ts";
-import type { ModelConfig, WeightType } from "../model/config.ts";
+import {
+  isParScale,
+  type ModelConfig,
+  type StreamConfig,
+  type WeightType,
+} from "../model/config.ts";
 import {
   EMBEDDING,
   HEAD,
@@ -19,6 +24,7 @@ import { weightType } from "../base/dtype.ts";
 import { formatOf, type StoredWeight } from "../quant/stored.ts";
 import type { QuantizedFormat } from "../quant/codes.ts";
 import { findEndTokens } from "./end_tokens.ts";
+import { isPeft, PEFT_CONFIG, readPeft } from "./peft.ts";
 import { hasOwnHead } from "./tied_head.ts";
 import { filesOf, isGguf, withJson } from "./model_files.ts";
 import { ADAPTER_FILE, CONFIG_FILE, type ModelFiles } from "../base/companions.ts";
@@ -163,6 +169,17 @@ async function requireFolder(directory: string): Promise<void> {
     });
   }
   if (await statIfExists(`${directory}/${CONFIG_FILE}`)) return;
+  if (await isPeft(directory)) {
+    throw new DataError(
+      `"${directory}" is a PEFT adapter, whose ${PEFT_CONFIG} names no base model`,
+      {
+        hints: [
+          `pass both: --model BACKBONE --adapter ${directory}`,
+          "`convert --merge` makes one folder of them",
+        ],
+      },
+    );
+  }
   const folderHint = "pass the folder that holds config.json and model.safetensors";
   throw new DataError(
     `"${directory}" is not a Hugging Face model folder: it has no ${CONFIG_FILE}`,
@@ -306,8 +323,8 @@ function withCodes(
   return coded.length * 2 < matrices.length ? tensors : new Map([...tensors, ...coded]);
 }
 
-/** Puts the introduced tensors of an adapter folder over the backbone of an opened checkpoint. */
-async function addAdapter(base: Checkpoint, directory: string): Promise<Checkpoint> {
+/** Streams and tensors of an adapter folder of our own. */
+async function readOwn(base: Checkpoint, directory: string) {
   if (!await isGguf(directory)) await requireFolder(directory);
   if (!await statIfExists(`${directory}/${ADAPTER_FILE}`)) {
     throw new DataError(
@@ -333,11 +350,20 @@ async function addAdapter(base: Checkpoint, directory: string): Promise<Checkpoi
       { hints: ["an adapter fits only the backbone it was made for"] },
     );
   }
-  const { streams, prefix, prefixTokens, loraRank, bitfit, smoothing, aggregator } = adapter;
-  const own = { streams, prefix, prefixTokens, loraRank, bitfit, smoothing, aggregator };
+  const { streams, prefix, prefixTokens, loraRank, lora, bitfit, smoothing, aggregator } = adapter;
+  const own = { streams, prefix, prefixTokens, loraRank, lora, bitfit, smoothing, aggregator };
+  const found = await readTensorFile(`${directory}/${ADAPTER_FILE}`);
+  return { own, found, backboneSha256 };
+}
+
+/** Puts the introduced tensors of an adapter folder over the backbone of an opened checkpoint. */
+async function addAdapter(base: Checkpoint, directory: string): Promise<Checkpoint> {
+  const isOther = await isPeft(directory);
+  const { own, found, backboneSha256 } = isOther
+    ? await readPeft(directory, base.config)
+    : await readOwn(base, directory);
   const config = { ...base.config, ...own };
   const specs = parameterSpecs(config);
-  const found = await readTensorFile(`${directory}/${ADAPTER_FILE}`);
   const introduced = matchTensors(directory, specs.filter((spec) => spec.introduced), found);
   const tensors = new Map(specs.flatMap(({ name }) => {
     const tensor = introduced.get(name) ?? base.tensors.get(name);

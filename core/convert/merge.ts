@@ -5,7 +5,7 @@
  * it belongs to and BitFit to their biases, piece by piece while they are written, so that the result is
  * a plain model. With several streams each has its own, and no weight could hold them all.
  *
- *   W + 2 B A     W [out, in], B [1, out, r], A [1, r, in]
+ *   W + s B A     s = 2, or as PEFT has it; W [out, in], B [1, out, r], A [1, r, in]
  *   b + c         b [out] or absent, c [1, out]
  *
  * Sums are taken in double precision and rounded once, to the stored type of W.
@@ -75,7 +75,7 @@ function refuseWhatCannotFold({ config, directory, adapter }: Checkpoint): void 
 }
 
 /** BitFit needs a bias at every projection, which the Llama block has and the Qwen2 block has not. */
-function mergedConfig(source: ModelConfig): ModelConfig {
+function mergedConfig({ lora: _, ...source }: ModelConfig): ModelConfig {
   const folded = { ...source, loraRank: 0, bitfit: false };
   if (!source.bitfit) return folded;
   return { ...folded, family: "llama", attentionBias: true, outputBias: true, mlpBias: true };
@@ -116,7 +116,7 @@ function mergedTensor({ name, shape }: ParameterSpec, source: Checkpoint): Outpu
   const stored = source.tensors.get(name);
   const low = find("lora_a"), high = find("lora_b");
   if (name.endsWith(".weight") && stored && low && high) {
-    return { ...stored, source: foldedMatrix(stored, low, high) };
+    return { ...stored, source: foldedMatrix(stored, low, high, source.config.lora?.scale) };
   }
   const own = name.endsWith(".bias") ? find("stream_bias") : undefined;
   if (own) {
@@ -132,6 +132,7 @@ function foldedMatrix(
   matrix: StoredTensor,
   lowRank: StoredTensor,
   highRank: StoredTensor,
+  scale = LORA_SCALE,
 ): ByteGenerator {
   const [, width] = matrix.shape as [number, number];
   const rank = lowRank.shape[1]!;
@@ -146,7 +147,7 @@ function foldedMatrix(
       const row = Math.floor((first + i) / width), column = (first + i) % width;
       let update = 0;
       for (let k = 0; k < rank; k++) update += b[row * rank + k]! * a[k * width + column]!;
-      values[i] = values[i]! + LORA_SCALE * update;
+      values[i] = values[i]! + scale * update;
     }
     return fromF32(values, matrix.dtype);
   };

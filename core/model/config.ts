@@ -130,6 +130,8 @@ export interface ModelConfig {
   readonly prefix: boolean;
   /** Rank of the low-rank update that each stream adds to every projection; 0 means none. */
   readonly loraRank: number;
+  /** Of an adapter of PEFT, the factor of the update and the projections that have one; else 2, and all. */
+  readonly lora?: { readonly scale: number; readonly targets: readonly string[] } | undefined;
   /** True if each stream adds a bias of its own to every projection. */
   readonly bitfit: boolean;
   /** M: prefix tokens per stream and layer. */
@@ -143,11 +145,26 @@ export interface ModelConfig {
 /** Additions of ParScale to a plain model: the fields that an adapter decides. */
 export type StreamConfig = Pick<
   ModelConfig,
-  "streams" | "prefix" | "prefixTokens" | "loraRank" | "bitfit" | "smoothing" | "aggregator"
+  | "streams"
+  | "prefix"
+  | "prefixTokens"
+  | "loraRank"
+  | "lora"
+  | "bitfit"
+  | "smoothing"
+  | "aggregator"
 >;
 
+/** Returns whether the projection of a name has a low-rank update. */
+export function hasLora(
+  { loraRank, lora }: Pick<ModelConfig, "loraRank" | "lora">,
+  name: string,
+): boolean {
+  return loraRank > 0 && (lora?.targets.some((target) => name.endsWith(target)) ?? true);
+}
+
 /** The plain model under a ParScale one. */
-export function plainConfig(config: ModelConfig): ModelConfig {
+export function plainConfig({ lora: _, ...config }: ModelConfig): ModelConfig {
   const none = { streams: 1, prefix: false, loraRank: 0, bitfit: false } as const;
   return { ...config, ...none, aggregator: "dynamic" };
 }

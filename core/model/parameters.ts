@@ -8,6 +8,7 @@ import { elementCount } from "../graph/types.ts";
 import {
   convWidth,
   hasHeadNorms,
+  hasLora,
   isDeltaNet,
   type ModelConfig,
   projections,
@@ -54,7 +55,7 @@ export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
       specs.push({ name: `${at}.${name}`, shape, introduced });
     }
     for (const [name, [out, input]] of matrices) {
-      const r = config.loraRank;
+      const r = hasLora(config, name) ? config.loraRank : 0;
       if (r > 0) introduced(`${at}.${name}.lora_a`, P, r, input);
       if (r > 0) introduced(`${at}.${name}.lora_b`, P, out, r);
       if (config.bitfit) introduced(`${at}.${name}.stream_bias`, P, out);

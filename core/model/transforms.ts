@@ -6,11 +6,11 @@
  *   BitFit  y_p = W x_p + b + c_p               c_p [out] normal at the start
  *
  * Each stream has tensors of its own, so unlike usual LoRA they cannot be merged into the weights
- * unless there is only one stream. The factor 2 is the usual α = 2r.
+ * unless there is only one stream. The factor 2 is the usual α = 2r; an adapter of PEFT has its own.
  */
 import type { Value } from "../graph/value.ts";
 import { linear } from "../ops/linear.ts";
-import { isDeltaNet, type ModelConfig } from "./config.ts";
+import { hasLora, isDeltaNet, type ModelConfig } from "./config.ts";
 
 /** Factor of the product of the low-rank matrices. */
 export const LORA_SCALE = 2;
@@ -46,11 +46,11 @@ export function project(context: ProjectContext, name: string, x: Value, bias = 
   const { streams: P } = config;
   const byStream = (flat: Value) => flat.reshape([P, flat.shape[0]! / P, flat.shape[1]!]);
   let y = byStream(plain); // [P, N, out]
-  if (config.loraRank > 0) {
+  if (hasLora(config, name)) {
     const transposed = { transposeB: true };
     const low = byStream(x).matmul(parameter(`${name}.lora_a`), transposed); // [P, N, r]
     const update = low.matmul(parameter(`${name}.lora_b`), transposed);
-    y = y.add(update.mul(LORA_SCALE));
+    y = y.add(update.mul(config.lora?.scale ?? LORA_SCALE));
   }
   if (config.bitfit) {
     const own = parameter(`${name}.stream_bias`);

@@ -28,8 +28,8 @@ export async function furnish(cwd: string): Promise<void> {
   write("prompts.jsonl", jsonLines({ id: "a", prompt: "2 + 2 =" }, { prompt: "Once" }));
   write("sums.jsonl", jsonLines({ prompt: "2 + 2 =", answer: "4" }, { prompt: "1 +", answer: 1 }));
   write("colors.jsonl", jsonLines({ prompt: "Sky", choices: ["blue", "red"], answer: "A" }));
-  // A test that every program passes.
-  const program = jsonLines({ prompt: "def f(x):", tests: "assert 1 + 1 == 2" });
+  // Solved by the prompt, whatever a model adds.
+  const program = jsonLines({ prompt: "def f(x):\n    return 2 * x", tests: "assert f(1) == 2" });
   for (const name of ["programs.jsonl", "held_out.jsonl"]) write(name, program);
   write("rows.jsonl", jsonLines({ prompt: "2 + 2 =", continuation: " 4" }));
   write("story.txt", "Once there was a sum that was hard to find.");

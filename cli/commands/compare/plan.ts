@@ -1,8 +1,7 @@
 /** From the flags of `parscale compare` to the evaluations that are run, or read. */
 import { join } from "node:path";
 import { UsageError } from "../../../core/base/errors.ts";
-import { statIfExists } from "../../../core/base/files.ts";
-import { ADAPTER_FILE } from "../../../core/checkpoint/open.ts";
+import { isAdapter } from "../../../core/checkpoint/adapter_base.ts";
 import { requireUsable } from "../../../core/eval/harness/eval_folder.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import { isCode } from "../../../core/eval/harness/task.ts";
@@ -127,10 +126,10 @@ async function methodsOf({ beams, parscale, ...values }: CompareValues): Promise
   ];
   for (const [i, path] of parscale.entries()) {
     // A folder of ParScale parameters is an adapter of the model; anything else stands alone.
-    const isAdapter = await statIfExists(join(path, ADAPTER_FILE)) !== undefined;
+    const overModel = await isAdapter(path);
     const name = `parscale-${i + 1}`;
     methods.push(
-      isAdapter
+      overModel
         ? { name, model: { model, adapter: path }, args: [...single, "--adapter", path] }
         : { name, model: { model: path }, args: ["--model", path] },
     );
