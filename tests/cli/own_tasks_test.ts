@@ -1,5 +1,5 @@
 /** `parscale eval --tasks FILE`: benchmarks of the user's own. */
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { sortedLines, TINY } from "./eval_testing.ts";
 import { assertRefusals, documentOf, jsonLines, names, parseLines, succeed } from "./models.ts";
 import { runParscale } from "./run.ts";
@@ -135,6 +135,18 @@ Deno.test("answers that passed are rows that train takes, plain and of a chat", 
       const run = await runParscale(`${train} --seq-len 64 --out ${name}-run`, { cwd });
       assertEquals(run.code, 0, run.stderr);
     }
+  }));
+
+Deno.test("a function that the prompt begins ends at the next one, any other program does not", () =>
+  withTasks({}, async (cwd) => {
+    const until = async (prompt: string) => {
+      const row = { prompt, tests: "assert double(2) == 4", entry_point: "double" };
+      Deno.writeTextFileSync(`${cwd}/programs.jsonl`, jsonLines(row));
+      const shown = await succeed("eval show programs.jsonl", { cwd });
+      return shown.split("\n").at(-2)!;
+    };
+    assertStringIncludes(await until('def double(x):\n    """Twice x."""'), '"\\ndef "');
+    assert(!(await until("Write double(x), the double of x.")).includes('"\\ndef "'));
   }));
 
 Deno.test("of several samples to a problem those that passed are kept, each once", () =>

@@ -52,7 +52,7 @@ export async function openOwnTask(path: string): Promise<OwnTask> {
       const own = formOf(row);
       if (own !== form) throw row.error(`has "${own}", expected "${form}" like the rows before`);
     }
-    const task = TASKS[form](about), arranged = task.arrange?.([...rows]) ?? rows;
+    const task = TASKS[form](about, rows), arranged = task.arrange?.([...rows]) ?? rows;
     arranged.forEach((row) => task.read(row));
     return task;
   } catch (error) {
@@ -69,7 +69,7 @@ function formOf(row: Row): Form {
 
 type About = Pick<OwnTask, "name" | "title" | "source" | "file" | "folder" | "rows">;
 
-const TASKS: Readonly<Record<Form, (about: About) => OwnTask>> = {
+const TASKS: Readonly<Record<Form, (about: About, rows: readonly Row[]) => OwnTask>> = {
   answer: freeAnswers,
   choices: (about) => ({
     ...about,
@@ -85,8 +85,8 @@ const TASKS: Readonly<Record<Form, (about: About) => OwnTask>> = {
       return choiceQuestion(row.text("prompt"), choices, rightChoice(row, choices));
     },
   }),
-  tests: (about) =>
-    codeTask(codeStops("mbpp"), {
+  tests: (about, rows) =>
+    codeTask(codeStops(rows.every(beginsFunction) ? "humaneval" : "mbpp"), {
       ...about,
       arrange: (rows) => rows.map((row, i) => new Row({ problem: problemOf(row, i) }, row.place)),
     }),
@@ -129,6 +129,13 @@ function rightChoice(row: Row, choices: readonly string[]): number {
     throw row.wrong("answer", "the number of a choice from 0, its letter or its text");
   }
   return place < 0 ? letter : place;
+}
+
+/** Returns whether the prompt is the head of the function that is asked for, so that the next one ends it. */
+function beginsFunction(row: Row): boolean {
+  const name = row.has("entry_point") ? row.text("entry_point") : "";
+  return name !== "" &&
+    row.text("prompt").split("\n").some((line) => line.startsWith(`def ${name}(`));
 }
 
 function problemOf(row: Row, index: number) {

@@ -108,9 +108,9 @@ class Study {
       (await Deno.readTextFile(path)).trim().split("\n").map((line) => JSON.parse(line));
     const problems = await lines(`${this.problems}/problems.jsonl`);
     const samples = await lines(passing.replace("passing.jsonl", "samples.jsonl"));
-    const rows = samples.map(({ doc_id, response }) => ({
+    const rows = samples.map(({ doc_id, text }) => ({
       prompt: `${problems[doc_id].prompt}\n`,
-      completion: cutAtStops(response, codeStops("humaneval")),
+      completion: cutAtStops(text, codeStops("humaneval")),
     }));
     const out = `${this.runs}/unverified.jsonl`;
     await Deno.writeTextFile(out, rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
