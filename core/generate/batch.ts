@@ -21,6 +21,7 @@ import {
   numbersOf,
   type Sequence,
 } from "./sequence.ts";
+import { isExact, StepTimes } from "./speculation.ts";
 
 /** Longest wait for the masks of some sequences while others can continue. */
 const MASK_MS = 20;
@@ -30,8 +31,10 @@ interface InFlightStep {
   readonly cache: KvCache;
   /** Whose tokens it computes, by row. */
   readonly rows: readonly (Sequence | undefined)[];
-  /** Waits for the step; the returned function reads a row's token and throws on NaN. */
-  readonly choices: () => (row: number) => Choice;
+  /** Tokens of each row after its own that the step computes too, in case they are chosen. */
+  readonly drafts: readonly (readonly number[])[];
+  /** Waits for the step; the returned function reads the token after a row's `i`th and throws on NaN. */
+  readonly choices: () => (row: number, i: number) => Choice;
 }
 
 /** Called with the row of a sequence that ends by itself, while its keys and values are there. */
@@ -44,12 +47,14 @@ export class Batch implements Disposable {
   #ahead: InFlightStep | undefined;
   /** Sequences that wait for a grammar mask, with their deferred choice. */
   readonly #held = new Map<Sequence, () => Choice>();
+  readonly #times = new StepTimes();
 
-  /** Decodes up to `size` sequences at a time. */
+  /** Decodes up to `size` sequences at a time, and up to `speculate` drafted tokens with them. */
   constructor(
     private readonly engine: Engine,
     private readonly size: number,
     private readonly onEnd: OnEnd,
+    private readonly speculate = 0,
   ) {
     this.#rows = new Array(size).fill(undefined);
   }
@@ -77,9 +82,9 @@ export class Batch implements Disposable {
     return true;
   }
 
-  /** Decodes one token for every occupied row. */
+  /** Decodes one token for every occupied row, and those of its draft that are chosen. */
   async *step(): AsyncGenerator<GenerationEvent> {
-    const isOpen = (sequence: Sequence | undefined) => sequence && this.#rows.includes(sequence);
+    const isOpen = (sequence: Sequence | undefined) => sequence && this.#isOpen(sequence);
     const ahead = this.#ahead?.rows.some(isOpen) ? this.#ahead : undefined;
     const step = ahead ?? await this.#issue();
     this.#ahead = this.#continuesAfter(step) ? await this.#issue(step) : undefined;
@@ -88,28 +93,54 @@ export class Batch implements Disposable {
     // All are chosen first: what the caller does between two events changes none.
     const chosen = step.rows.map((sequence, b) => {
       if (!sequence || !isOpen(sequence)) return undefined;
-      const choose = this.#held.get(sequence) ?? (() => choiceOf(b));
+      const choose = this.#held.get(sequence) ?? (() => choiceOf(b, 0));
       this.#held.delete(sequence);
       if (isReady(sequence)) return attempt(choose);
       this.#held.set(sequence, choose);
+      sequence.used -= step.drafts[b]!.length;
     });
     for (const [b, sequence] of step.rows.entries()) {
       if (!sequence || !isOpen(sequence) || !chosen[b]) continue;
-      const { choice, error } = chosen[b];
-      const { index } = sequence;
+      yield* this.#take(sequence, chosen[b], step.drafts[b]!, (i) => choiceOf(b, i));
+    }
+  }
+
+  #isOpen(sequence: Sequence): boolean {
+    return this.#rows.includes(sequence);
+  }
+
+  /** Appends a chosen token, then those of the draft as long as each is chosen. */
+  async *#take(
+    sequence: Sequence,
+    first: Chosen,
+    draft: readonly number[],
+    choiceOf: (i: number) => Choice,
+  ): AsyncGenerator<GenerationEvent> {
+    const { index } = sequence;
+    // The cache takes back the draft; what is kept is added again.
+    sequence.used -= draft.length;
+    for (let i = 0, { choice, error } = first;;) {
       if (!choice) {
         this.cancel(index);
-        yield { kind: "failed", index, error };
-        continue;
+        return yield { kind: "failed", index, error };
       }
       append(sequence, choice.token);
       const reason = finishReason(sequence);
-      yield { kind: "token", index, ...choice };
-      if (!reason || !isOpen(sequence)) continue;
-      const row = this.#rows.indexOf(sequence);
-      this.onEnd(sequence, this.#cache!, row);
-      this.#rows[row] = undefined;
-      yield { kind: "done", index, reason };
+      const drafted = draft.length > 0 &&
+        { draft: { tokens: i ? 0 : draft.length, isKept: i > 0 } };
+      yield { kind: "token", index, ...choice, ...drafted };
+      if (!this.#isOpen(sequence)) return;
+      if (reason) {
+        const row = this.#rows.indexOf(sequence);
+        this.onEnd(sequence, this.#cache!, row);
+        this.#rows[row] = undefined;
+        return yield { kind: "done", index, reason };
+      }
+      if (choice.token !== draft[i++]) return;
+      await masksOf(this.sequences);
+      if (!isReady(sequence) || !this.#isOpen(sequence)) return;
+      sequence.used++;
+      ({ choice, error } = attempt(() => choiceOf(i)));
     }
   }
 
@@ -129,13 +160,17 @@ export class Batch implements Disposable {
     const rows = this.#rows.map((sequence) =>
       !after || (sequence && hasMore(sequence)) ? sequence : undefined
     );
-    const cache = this.#reserve(Math.max(...rows.map((sequence) => (sequence?.used ?? 0) + 1)));
+    const drafts = await this.#drafts(rows),
+      T = 1 + Math.max(...drafts.map(({ length }) => length));
+    const cache = this.#reserve(Math.max(...rows.map((sequence) => (sequence?.used ?? 0) + T)));
     // What a free row computes is not read. One that is held computes what its next token overwrites. Both
     // change no states.
     const counts = rows.map((sequence) => Number(sequence && !this.#held.has(sequence)));
     const start = rows.map((sequence) => sequence?.used ?? 0);
     const ids = rows.map((sequence) => sequence?.answer.at(-1) ?? 0);
-    rows.forEach((sequence, b) => sequence && (sequence.used += counts[b]!));
+    rows.forEach((sequence, b) => {
+      if (sequence) sequence.used += counts[b]! + drafts[b]!.length;
+    });
     const sampling = () => rows.flatMap((sequence) => numbersOf(sequence?.request));
     if (this.#isAsynchronous(rows)) {
       const given = after ? {} : { ids };
@@ -143,20 +178,40 @@ export class Batch implements Disposable {
       return {
         cache,
         rows,
+        drafts,
         choices: () => ((tokens) => (b: number) => ({ token: checked(tokens[b]!) }))(wait()),
       };
     }
     const { config, device } = this.engine;
     const requests = rows.flatMap((sequence) => sequence ? [sequence.request] : []);
     const options = headFor(device, requests);
+    const began = performance.now();
     const outputs = await this.engine.forward(cache, {
-      ids: ids.map((id) => [id]),
+      ids: ids.map((id, b) => [id, ...drafts[b]!, ...new Array(T - 1 - drafts[b]!.length).fill(0)]),
       start,
       counts,
-      select: rows.map((_, b) => b),
+      select: Array.from({ length: rows.length * T }, (_, i) => i),
       ...(options.head === "sample" ? { sampling: sampling() } : {}),
     }, options);
-    return { cache, rows, choices: () => (b) => choose(config, outputs, b, rows[b]!) };
+    this.#times.observe(rows.length, T, performance.now() - began);
+    const choices = () => (b: number, i: number) => choose(config, outputs, b * T + i, rows[b]!);
+    return { cache, rows, drafts, choices };
+  }
+
+  /** Drafts of rows where they pay. */
+  async #drafts(rows: readonly (Sequence | undefined)[]): Promise<(readonly number[])[]> {
+    const none = rows.map(() => []), most = this.speculate + 1;
+    if (2 * rows.length > most) return none;
+    const drafters = rows.map((one) => one && !this.#held.has(one) ? one.drafter : undefined);
+    const drafts = drafters.map((drafter, b) => {
+      const { limit, answer } = rows[b] ?? { limit: 0, answer: [] };
+      return drafter?.draft(Math.min(this.speculate, limit - answer.length - 1)) ?? [];
+    });
+    if (drafts.every(({ length }) => length === 0)) return none;
+    const { streams } = this.engine.config;
+    const T = this.#times.best(drafters, drafts.map(({ length }) => length), { most, streams });
+    if (T === 1 || !await isExact(this.engine, most)) return none;
+    return drafts.map((draft) => draft.slice(0, T - 1));
   }
 
   /** Returns whether the device chooses the tokens of all these, and tokens are all that is asked for. */
@@ -219,7 +274,13 @@ async function masksOf(sequences: readonly Sequence[]): Promise<void> {
   clearTimeout(timer);
 }
 
-function attempt(choose: () => Choice): { choice?: Choice; error?: unknown } {
+/** A choice, or why there is none. */
+interface Chosen {
+  readonly choice?: Choice;
+  readonly error?: unknown;
+}
+
+function attempt(choose: () => Choice): Chosen {
   try {
     return { choice: choose() };
   } catch (error) {

@@ -17,6 +17,8 @@ export interface GenerateRunOptions {
   readonly batch: number;
   /** Bytes to stay within: see `SchedulerOptions`. */
   readonly memoryLimit?: number | undefined;
+  /** Most tokens drafted in a step: see `SchedulerOptions`. */
+  readonly speculate?: number | undefined;
   /** Called after every round of prompts that are prefilled: tokens in the cache, and all of theirs. */
   readonly onPrefill?: (done: number, total: number) => void;
 }
@@ -28,14 +30,14 @@ export interface GenerateRunOptions {
 export async function* generate(
   engine: Engine,
   requests: Iterable<GenerationRequest> | AsyncIterable<GenerationRequest>,
-  { batch, memoryLimit, onPrefill }: GenerateRunOptions,
+  { onPrefill, ...options }: GenerateRunOptions,
 ): AsyncGenerator<GenerationEvent> {
   const queue = new Queue(requests);
   using stack = new DisposableStack();
   const schedulers = new Map<Engine, Scheduler>();
   const schedulerOf = (own: Engine) => {
     const known = schedulers.get(own) ??
-      stack.use(new Scheduler(own, { batch, memoryLimit }));
+      stack.use(new Scheduler(own, options));
     schedulers.set(own, known);
     return known;
   };
@@ -43,7 +45,8 @@ export async function* generate(
   const reading = new Map<number, number>();
   const isIdle = () => [...schedulers.values()].every((scheduler) => scheduler.isIdle);
   const hasRoom = () =>
-    [...schedulers.values()].reduce((sum, one) => sum + one.running + one.waiting, 0) < batch;
+    [...schedulers.values()].reduce((sum, one) => sum + one.running + one.waiting, 0) <
+      options.batch;
   try {
     for (let index = 0;;) {
       while (!queue.exhausted && hasRoom()) {

@@ -55,6 +55,8 @@ export interface TokenEvent {
   readonly logprobs?: TokenLogprobs | undefined;
   /** Aggregation weights [P], where the request asks for them. */
   readonly weights?: Float32Array | undefined;
+  /** Of a step with a draft: tokens drafted, told with the first token alone, and whether this is one of them. */
+  readonly draft?: { readonly tokens: number; readonly isKept: boolean };
 }
 
 /** Event of one request, by its position in the input. */

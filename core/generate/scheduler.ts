@@ -39,6 +39,8 @@ export interface SchedulerOptions {
   readonly keepsAnswers?: boolean;
   /** Shortens chunks to 250 ms while sequences decode. Sizes then depend on time. */
   readonly adaptsChunks?: boolean;
+  /** Most tokens drafted in a step by prompt lookup; none by default. */
+  readonly speculate?: number | undefined;
 }
 
 export class Scheduler implements Disposable {
@@ -57,7 +59,8 @@ export class Scheduler implements Disposable {
 
   constructor(private readonly engine: Engine, private readonly options: SchedulerOptions) {
     this.#prefixes = new PrefixCache(options.prefixCacheBytes);
-    this.#batch = new Batch(engine, options.batch, (...row) => this.#keep(...row));
+    const { batch, speculate } = options;
+    this.#batch = new Batch(engine, batch, (...row) => this.#keep(...row), speculate);
   }
 
   [Symbol.dispose](): void {
@@ -111,7 +114,7 @@ export class Scheduler implements Disposable {
       this.#refused.push({ kind: "failed", index, error });
       return;
     }
-    const sequence = openSequence(config, index, request);
+    const sequence = openSequence(config, index, request, (this.options.speculate ?? 0) > 0);
     if (sequence.limit >= 1 || request.promptLogprobs) this.#turns.add(sequence);
     else this.#refused.push({ kind: "done", index, reason: "length" });
   }

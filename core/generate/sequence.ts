@@ -13,6 +13,7 @@ import {
 } from "./logit_rules.ts";
 import { tokenLogprobs } from "./logprobs.ts";
 import type { FinishReason, GenerationRequest, TokenEvent, TokenLogprobs } from "./request.ts";
+import { Drafter } from "./speculation.ts";
 
 /** A request and what has been generated for it. */
 export interface Sequence {
@@ -26,6 +27,8 @@ export interface Sequence {
   readonly answer: number[];
   /** Present where rules need them. */
   readonly seen: SeenTokens | undefined;
+  /** Present where tokens are drafted. */
+  readonly drafter: Drafter | undefined;
   /** Mask of the tokens that may come next, where they are limited; undefined while it is not known yet. */
   mask?: TokenMask | undefined;
   /** Resolves when the mask, or why there is none, is known. */
@@ -39,17 +42,28 @@ export type Choice = Pick<TokenEvent, "token" | "logprobs" | "weights">;
 /** The outputs of a step: the row of each sequence is one of the selected tokens. */
 export type Outputs = ReadonlyMap<string, HostArray>;
 
-/** Begins a request whose tokens were checked. */
+/** Begins a request whose tokens were checked; `speculates` says if tokens are drafted. */
 export function openSequence(
   config: ModelConfig,
   index: number,
   request: GenerationRequest,
+  speculates: boolean,
 ): Sequence {
   const room = config.maxPositionEmbeddings - request.tokens.length;
   // The token after a full context is chosen, but never fed back.
   const limit = Math.min(request.maxTokens, Math.max(room, request.promptLogprobs ? 1 : 0));
   const seen = hasLogitRules(request.sampling) ? new SeenTokens(request.tokens) : undefined;
-  return { index, request, limit, used: 0, answer: [], seen, mask: request.constraint?.first };
+  const drafter = speculates ? new Drafter(request.tokens) : undefined;
+  return {
+    index,
+    request,
+    limit,
+    used: 0,
+    answer: [],
+    seen,
+    drafter,
+    mask: request.constraint?.first,
+  };
 }
 
 /** Returns whether only the host can choose the token of a request, or has to look at logits. */
@@ -63,6 +77,7 @@ export function append(sequence: Sequence, token: number): void {
   const { answer, request: { constraint, eosTokenIds } } = sequence;
   answer.push(token);
   sequence.seen?.add(token);
+  sequence.drafter?.push(token);
   if (!constraint || eosTokenIds.includes(token)) return;
   sequence.mask = undefined;
   sequence.maskReady = constraint.after([...answer]).then(
