@@ -1,4 +1,5 @@
 /** Flags of commands that sample tokens, each with a default of its own. */
+import { DRAFT_TOKENS } from "../../core/generate/speculation.ts";
 
 export const maxTokensFlag = {
   type: "int",
@@ -21,4 +22,17 @@ export const topPFlag = {
   max: 1,
   summary: "Nucleus sampling: keep tokens up to this total probability",
   details: "The smallest set that reaches it is kept.",
+} as const;
+
+export const speculateFlag = {
+  type: "int",
+  min: 0,
+  max: 31,
+  unit: "tokens",
+  defaultText: String(DRAFT_TOKENS),
+  summary: "Maximum number of tokens drafted in a step; 0 turns drafts off",
+  details:
+    "Prompt lookup: what followed the last three tokens, else two, where they stood before in prompt " +
+    "and answer. Answers are bit for bit those without; where a device or format cannot keep that, " +
+    "and for Qwen3.5, there are no drafts. How many pay follows measured times.",
 } as const;

@@ -61,6 +61,11 @@ export class Choice {
     };
   }
 
+  /** Tokens drafted for it, and those of them that were kept. */
+  get drafts(): Pick<CompletionStream, "drafted" | "kept"> {
+    return this.#stream;
+  }
+
   /** Tokens generated so far. */
   get newTokens(): number {
     return this.#stream.tokens.length;

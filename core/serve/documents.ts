@@ -147,10 +147,18 @@ export function usageOf(choices: readonly Choice[]) {
   const sum = (values: Iterable<number>) => [...values].reduce((a, b) => a + b, 0);
   const prompt = sum([...prompts.keys()].map(({ tokens }) => tokens.length));
   const completion = sum(choices.map(({ newTokens }) => newTokens));
+  const kept = sum(choices.map(({ drafts }) => drafts.kept));
+  const drafted = sum(choices.map(({ drafts }) => drafts.drafted));
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,
     total_tokens: prompt + completion,
     prompt_tokens_details: { cached_tokens: sum(prompts.values()) },
+    ...(drafted > 0 && {
+      completion_tokens_details: {
+        accepted_prediction_tokens: kept,
+        rejected_prediction_tokens: drafted - kept,
+      },
+    }),
   };
 }

@@ -28,6 +28,8 @@ const COUNTERS = {
   prefix_cache_hits_total: "Prompt tokens found in the prefix cache.",
   prompt_tokens_total: "Prompt tokens read.",
   generation_tokens_total: "Tokens generated.",
+  spec_decode_num_draft_tokens_total: "Tokens drafted by prompt lookup.",
+  spec_decode_num_accepted_tokens_total: "Drafted tokens that were kept.",
   request_success_total: "Choices that ended, by finish reason.",
   streams_total: "Choices begun, by their number of streams.",
   request_failure_total: "Requests that failed, by status code.",
@@ -151,6 +153,9 @@ export class ChoiceMetrics {
     }
     if (event.kind === "token") {
       metrics.count("generation_tokens_total", labels);
+      const { tokens, isKept } = event.draft ?? { tokens: 0, isKept: false };
+      metrics.count("spec_decode_num_draft_tokens_total", labels, tokens);
+      metrics.count("spec_decode_num_accepted_tokens_total", labels, Number(isKept));
       if (event.weights) metrics.weigh(labels.model, event.weights);
       const isFirst = this.#lastToken === undefined;
       const name = isFirst ? "time_to_first_token_seconds" : "inter_token_latency_seconds";

@@ -39,6 +39,8 @@ export interface ServiceOptions {
   readonly targets: Targets;
   /** Streams of requests that name neither a number nor an adapter; by default the backbone's. */
   readonly streams?: number | "auto" | undefined;
+  /** Most tokens drafted in a step; see `SchedulerOptions`. */
+  readonly speculate?: number | undefined;
 }
 
 /** Called with every event of a choice; must not throw. */
@@ -287,11 +289,13 @@ export class Service implements Disposable {
       hosted.debtMs = batch > 0 ? Math.max(0, hosted.debtMs - madeUp) : 0;
       if (hosted.debtMs > 0) continue;
       const began = performance.now();
-      await this.#advance(hosted, hosted.scheduler.decode());
+      const tokens = await this.#advance(hosted, hosted.scheduler.decode());
       if (batch === 0) continue;
       // The measured time: predictions also follow the speed of other models.
       hosted.debtMs = performance.now() - began;
-      this.byLoad.observe(streamsOf(hosted.model), batch, hosted.debtMs);
+      // A step that kept drafted tokens counts as one: the table has its time for a token of each.
+      const perToken = hosted.debtMs * batch / Math.max(batch, tokens);
+      this.byLoad.observe(streamsOf(hosted.model), batch, perToken);
     }
   }
 
@@ -305,9 +309,10 @@ export class Service implements Disposable {
   }
 
   #schedulerOf({ session: { engine } }: ServedModel): Scheduler {
-    const { maxBatch: batch, prefixCacheBytes } = this.options;
+    const { maxBatch: batch, prefixCacheBytes, speculate } = this.options;
     return new Scheduler(engine, {
       batch,
+      speculate,
       prefixCacheBytes,
       keepsAnswers: prefixCacheBytes > 0,
       adaptsChunks: true,
@@ -323,9 +328,14 @@ export class Service implements Disposable {
     }
   }
 
-  async #advance(hosted: Hosted, events: AsyncGenerator<SchedulerEvent>): Promise<void> {
+  /** Passes events on; returns the number of tokens among them. */
+  async #advance(hosted: Hosted, events: AsyncGenerator<SchedulerEvent>): Promise<number> {
+    let tokens = 0;
     try {
-      for await (const event of events) this.#take(event);
+      for await (const event of events) {
+        if (event.kind === "token") tokens++;
+        this.#take(event);
+      }
     } catch (error) {
       // The engine failed: nothing is known about the state of any row.
       for (const [index, { model }] of [...this.#running]) {
@@ -334,6 +344,7 @@ export class Service implements Disposable {
       hosted.scheduler[Symbol.dispose]();
       hosted.scheduler = this.#schedulerOf(hosted.model);
     }
+    return tokens;
   }
 
   #fail(index: number, error: unknown): void {

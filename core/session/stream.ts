@@ -47,6 +47,9 @@ const NOTHING: CompletionDelta = { text: "", tokens: [], finishReason: undefined
 export class CompletionStream {
   /** New tokens, the end token included. */
   readonly tokens: number[] = [];
+  /** Tokens drafted, and those of them that were kept; see core/generate/speculation.ts. */
+  drafted = 0;
+  kept = 0;
   readonly #text: TextStream | undefined;
 
   /** Without a tokenizer there is no text. */
@@ -71,8 +74,10 @@ export class CompletionStream {
       this.#text?.finish();
       return { text: this.#text?.take() ?? "", tokens: [], finishReason: event.reason };
     }
-    const { token: id, logprobs, weights } = event;
+    const { token: id, logprobs, weights, draft } = event;
     this.tokens.push(id);
+    this.drafted += draft?.tokens ?? 0;
+    this.kept += Number(draft?.isKept ?? false);
     const text = this.#text?.take() ?? "";
     return { text, tokens: [{ id, logprobs, weights }], finishReason: undefined };
   }

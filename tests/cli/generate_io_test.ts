@@ -120,14 +120,18 @@ Deno.test("--echo repeats the prompt, --timings adds times to stats, in any form
   const asked = [{ prompt: "a" }, { prompt: [5, 6] }, {
     messages: [{ role: "user", content: "b" }],
   }];
-  for (const [i, { stats: { ttft_ms, tokens_per_s, ...stats }, ...row }] of rows.entries()) {
+  for (
+    const [i, { stats: { ttft_ms, tokens_per_s, tokens_per_step, ...stats }, ...row }] of rows
+      .entries()
+  ) {
     assertEquals({ ...row, stats }, { ...plain[i], ...asked[i] });
+    assert(tokens_per_step >= 1 && tokens_per_step <= stats.new_tokens);
     assert(ttft_ms >= 0 && tokens_per_s > 0 && ttft_ms / 1000 * tokens_per_s <= stats.new_tokens);
   }
   const csv = await succeed(`${line} --echo --timings --format csv`, { stdin });
   const [head, first] = csv.split("\n");
-  assertEquals(head, "id,prompt,finish_reason,text,error,ttft_ms,tokens_per_s");
-  assertMatch(first!, /,[\d.]+,[\d.]+$/);
+  assertEquals(head, "id,prompt,finish_reason,text,error,ttft_ms,tokens_per_s,tokens_per_step");
+  assertMatch(first!, /(,[\d.]+){3}$/);
   const text = await succeed(`${line} --prompt 'once '`);
   assertEquals(await succeed(`${line} --prompt 'once ' --echo`), `once ${text}`);
   const chat = await succeed(`${line} --prompt b --chat --echo`);

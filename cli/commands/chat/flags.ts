@@ -9,7 +9,12 @@ import {
   namedAdapterFlag,
   templateVarFlag,
 } from "../../input/model_flags.ts";
-import { maxTokensFlag, temperatureFlag, topPFlag } from "../../input/decoding_flags.ts";
+import {
+  maxTokensFlag,
+  speculateFlag,
+  temperatureFlag,
+  topPFlag,
+} from "../../input/decoding_flags.ts";
 import { flagGroup } from "../../framework/table.ts";
 
 const { adapter: _, ...deviceFlags } = engineFlags;
@@ -70,6 +75,7 @@ export const command = defineCommand({
       },
       temperature: { ...temperatureFlag, default: 0.7 },
       "top-p": { ...topPFlag, default: 0.95 },
+      speculate: speculateFlag,
     }),
     ...keptQuantizeFlags,
     ...deviceFlags,

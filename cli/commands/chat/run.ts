@@ -5,6 +5,7 @@ import { jsonValue } from "../../../core/base/files.ts";
 import { PLATFORM } from "../../../core/base/platform/mod.ts";
 import { xdgFolder } from "../../../core/base/platform/paths.ts";
 import { decodeText, linesOf } from "../../../core/data/jsonl.ts";
+import { DRAFT_TOKENS } from "../../../core/generate/speculation.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import type { Context } from "../../framework/context.ts";
 import { refuseFlags } from "../../input/forms.ts";
@@ -30,7 +31,7 @@ const PROMPT = "> ";
 
 /** Runs the command; the number is its exit code. */
 export async function run(values: ChatValues, ctx: Context): Promise<number> {
-  const { io } = ctx, { maxTokens, temperature, topP, seed } = values;
+  const { io } = ctx, { maxTokens, temperature, topP, seed, speculate = DRAFT_TOKENS } = values;
   const adapters = parseAdapters(values.adapter);
   const open = (plan: ModelPlan) => openServed(plan, adapters, io);
   const { session: opened, models } = await ctx.open(modelPlan(values), open);
@@ -41,7 +42,7 @@ export async function run(values: ChatValues, ctx: Context): Promise<number> {
     });
   }
   ctx.begin();
-  const decoding = { maxTokens, temperature, topP, seed };
+  const decoding = { maxTokens, temperature, topP, seed, speculate };
   using session = new ChatSession(models, values.system, decoding);
   const isTerminal = io.isTerminal("stdin") && io.isTerminal("stdout");
   const talk = new Talk(session, io, isTerminal, values.streamWeights);

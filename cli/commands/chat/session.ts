@@ -16,6 +16,8 @@ export interface AnswerOptions {
   readonly temperature: number;
   readonly topP: number;
   readonly seed: number;
+  /** Most tokens drafted in a step. */
+  readonly speculate: number;
 }
 
 /** Part of an answer. */
@@ -42,7 +44,8 @@ export class ChatSession implements Disposable {
   ) {
     this.temperature = options.temperature;
     this.model = models[0]!;
-    const sizes = { batch: 1, prefixCacheBytes: PREFIX_CACHE_BYTES, keepsAnswers: true };
+    const { speculate } = options;
+    const sizes = { batch: 1, prefixCacheBytes: PREFIX_CACHE_BYTES, keepsAnswers: true, speculate };
     this.#schedulers = new Map(
       models.map((model) => [model, new Scheduler(model.session.engine, sizes)]),
     );

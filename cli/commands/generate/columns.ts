@@ -13,6 +13,8 @@ export function generateColumns(
     "error",
     ...(Number(num_return) > 1 ? ["sequence"] : []),
     ...(Number(num_beams) > 1 ? ["score"] : []),
-    ...(timings ? ["ttft_ms", "tokens_per_s"].map((key) => ({ key, digits: 1 })) : []),
+    ...(timings
+      ? ["ttft_ms", "tokens_per_s", "tokens_per_step"].map((key) => ({ key, digits: 1 }))
+      : []),
   ];
 }

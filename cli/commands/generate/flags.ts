@@ -8,7 +8,12 @@ import {
   templateVarFlag,
 } from "../../input/model_flags.ts";
 import { defineCommand } from "../../framework/command.ts";
-import { maxTokensFlag, temperatureFlag, topPFlag } from "../../input/decoding_flags.ts";
+import {
+  maxTokensFlag,
+  speculateFlag,
+  temperatureFlag,
+  topPFlag,
+} from "../../input/decoding_flags.ts";
 import { flagGroup } from "../../framework/table.ts";
 
 /** Returns whether an argument is FILE rather than a prompt. */
@@ -198,6 +203,7 @@ export const command = defineCommand({
         summary: "Bias on the logit of a token, from -100 to 100; may be repeated",
         details: "-100 bans a token, 100 all but forces it.",
       },
+      speculate: { ...speculateFlag, defaultText: `${speculateFlag.defaultText}; 0 with beams` },
     }),
     ...keptQuantizeFlags,
     ...engineFlags,
@@ -228,7 +234,8 @@ export const command = defineCommand({
       group: "Result",
       summary: "Add times to the `stats` of each row",
       details: "`ttft_ms`, from when the prompt is taken from the input to its first text, and " +
-        "`tokens_per_s`, its new tokens over all of its time. Of prompts in one batch times overlap.",
+        "`tokens_per_s`, its new tokens over all of its time. Of prompts in one batch times overlap. " +
+        "`tokens_per_step` is above 1 where drafted tokens were kept (--speculate).",
     },
   },
   savesOnInterrupt: ({ out }) => out !== undefined && out !== "-",

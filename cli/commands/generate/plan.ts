@@ -4,6 +4,7 @@ import { parseExactJson } from "../../../core/base/exact_json.ts";
 import { readJsonObject, statIfExists } from "../../../core/base/files.ts";
 import type { SamplingOptions } from "../../../core/base/sampling.ts";
 import type { LogitRules } from "../../../core/generate/logit_rules.ts";
+import { DRAFT_TOKENS } from "../../../core/generate/speculation.ts";
 import type { BeamSearchOptions } from "../../../core/session/options.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { formatFlag } from "../../framework/table.ts";
@@ -34,6 +35,8 @@ export interface Decoding {
   readonly sampling: SamplingOptions;
   readonly beams: BeamSearchOptions | undefined;
   readonly seed: number;
+  /** Most tokens drafted in a step. */
+  readonly speculate: number;
 }
 
 /** A run of `generate`. */
@@ -104,6 +107,11 @@ async function decodingOf(values: GenerateValues): Promise<Decoding> {
       `\`--num-return ${numReturn}\` needs \`--temperature\` above 0, or \`--num-beams\` of at least ${numReturn}`,
     );
   }
+  if (numBeams > 1 && values.speculate) {
+    throw new UsageError(`\`--speculate ${values.speculate}\` does not go with \`--num-beams\``, {
+      hints: ["pass `--speculate 0`, or leave it out: beam search drafts nothing"],
+    });
+  }
   const { lengthPenalty, earlyStopping: early } = values;
   const earlyStopping = early === "never" ? early : early === "true";
   const { repetitionPenalty, frequencyPenalty, presencePenalty } = values;
@@ -121,6 +129,7 @@ async function decodingOf(values: GenerateValues): Promise<Decoding> {
     sampling: { temperature, topK, topP, minP, ...rules },
     beams: numBeams === 1 ? undefined : { numBeams, lengthPenalty, earlyStopping, ...rules },
     seed: values.seed,
+    speculate: values.speculate ?? DRAFT_TOKENS,
   };
 }
 

@@ -158,7 +158,7 @@ async function* sequences(
   };
   const sessionOf = ({ adapter }: Prompt) => adapters.get(adapter ?? "") ?? session;
   const memoryLimit = memoryBudget(model.memoryLimit, session.engine.device);
-  const run = { session, batch, memoryLimit, onPrefill };
+  const run = { session, batch, memoryLimit, onPrefill, speculate: decoding.speculate };
   const events = decoding.beams
     ? searchSequences(sessionOf, readable(), decoding)
     : sampleSequences(sessionOf, readable(), decoding, run);

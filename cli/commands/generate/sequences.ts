@@ -22,6 +22,8 @@ export interface Timing {
   readonly ttft_ms: number;
   /** New tokens over all of its time. */
   readonly tokens_per_s: number;
+  /** New tokens over decode steps; undefined for beams. */
+  readonly tokens_per_step: number | undefined;
 }
 
 /** Event of a prompt, by its position in the input. */
@@ -29,7 +31,13 @@ export type SequenceEvent =
   & { readonly prompt: Prompt }
   & (
     | { readonly kind: "text"; readonly text: string }
-    | { readonly kind: "done"; readonly sequences: readonly Sequence[]; readonly timing?: Timing }
+    | {
+      readonly kind: "done";
+      readonly sequences: readonly Sequence[];
+      /** Their tokens that were drafted and kept. */
+      readonly kept?: number;
+      readonly timing?: Timing;
+    }
     | { readonly kind: "failed"; readonly error: unknown }
   );
 
@@ -59,11 +67,17 @@ export async function* searchSequences(
   }
 }
 
+/** A finished sample, and the number of its tokens that were drafted. */
+interface Sample {
+  readonly sequence: Sequence;
+  readonly kept: number;
+}
+
 /** A sampled sequence under way. */
 interface Open {
   readonly prompt: Prompt;
   /** Finished samples of the same prompt, in the order of their random streams. */
-  readonly samples: Sequence[];
+  readonly samples: Sample[];
   /** Number of this one among them. */
   readonly place: number;
 }
@@ -77,7 +91,7 @@ export async function* sampleSequences(
 ): AsyncGenerator<SequenceEvent> {
   const requests = async function* (): AsyncGenerator<CompletionRequest<Open>> {
     for await (const prompt of prompts) {
-      const samples: Sequence[] = [];
+      const samples: Sample[] = [];
       const { engine, config } = sessionOf(prompt);
       for (let place = 0; place < numReturn; place++) {
         const constraint = schema && await session.constraint({ schema });
@@ -106,10 +120,12 @@ export async function* sampleSequences(
     }
     if (text !== "") yield { kind: "text", prompt, text };
     if (finishReason === undefined) continue;
-    samples[place] = { text: stream.text, tokens: stream.tokens, finish_reason: finishReason };
+    const { text: whole, tokens, kept } = stream;
+    samples[place] = { sequence: { text: whole, tokens, finish_reason: finishReason }, kept };
     // A sample that is not finished has no key yet.
     if (Object.keys(samples).length === numReturn) {
-      yield { kind: "done", prompt, sequences: samples };
+      const sequences = samples.map(({ sequence }) => sequence);
+      yield { kind: "done", prompt, sequences, kept: samples.reduce((n, { kept }) => n + kept, 0) };
     }
   }
 }

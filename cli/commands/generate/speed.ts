@@ -4,7 +4,7 @@ import type { Io } from "../../output/io.ts";
 import { bytesText, grouped } from "../../output/units.ts";
 import type { Prompt } from "../../input/prompts.ts";
 import type { GeneratePlan } from "./plan.ts";
-import type { Sequence, SequenceEvent, Timing } from "./sequences.ts";
+import type { SequenceEvent, Timing } from "./sequences.ts";
 
 /** Times of a prompt that is not finished. */
 interface Times {
@@ -53,14 +53,18 @@ export class Speed {
   }
 
   #end(
-    { prompt, sequences }: { readonly prompt: Prompt; readonly sequences: readonly Sequence[] },
+    { prompt, sequences, kept }: Extract<SequenceEvent, { kind: "done" }>,
     { taken, first = taken }: Times,
     now: number,
   ): Timing {
     const newTokens = sequences.reduce((sum, { tokens }) => sum + tokens.length, 0);
     this.#promptTokens += prompt.tokens.length;
     this.#newTokens += newTokens;
-    return { ttft_ms: first - taken, tokens_per_s: newTokens / ((now - taken) / 1000) };
+    return {
+      ttft_ms: first - taken,
+      tokens_per_s: newTokens / ((now - taken) / 1000),
+      tokens_per_step: kept === undefined ? undefined : newTokens / Math.max(1, newTokens - kept),
+    };
   }
 
   /** Logs tokens per second with `-v`. */

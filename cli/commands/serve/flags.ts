@@ -10,6 +10,7 @@ import {
   namedAdapterFlag,
   templateVarFlag,
 } from "../../input/model_flags.ts";
+import { speculateFlag } from "../../input/decoding_flags.ts";
 
 const { adapter: _, seed: _seed, ...deviceFlags } = engineFlags;
 
@@ -147,6 +148,7 @@ export const command = defineCommand({
         summary: "Memory for keys and values of earlier prompts and answers",
         details: "Least recently used ones go first. 0 keeps the last prompts alone.",
       },
+      speculate: speculateFlag,
       "drain-timeout": {
         type: "duration",
         min: 0,

@@ -1,6 +1,7 @@
 /** Access and limits of `parscale serve`. */
 import { UsageError } from "../../../core/base/errors.ts";
 import { isLoopbackHost } from "../../../core/serve/access.ts";
+import { DRAFT_TOKENS } from "../../../core/generate/speculation.ts";
 import type { ServiceOptions } from "../../../core/serve/service.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { refuseFlags, refuseFormat } from "../../input/forms.ts";
@@ -34,6 +35,7 @@ export function limitsOf(values: ServeValues): ServiceOptions {
     maxQueue,
     prefixCacheBytes: Math.floor(values.prefixCache / (1 + adapters)),
     streams: readStreams(values.streams, adapters),
+    speculate: values.speculate ?? DRAFT_TOKENS,
     targets: { tpotMs: 1000 * targetTpot, ttftMs: 1000 * targetTtft },
   };
 }
