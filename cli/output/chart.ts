@@ -13,8 +13,6 @@ import { type Axis, linearAxis, logAxis } from "./ticks.ts";
 export interface Series {
   readonly label: string;
   readonly points: readonly (readonly [x: number, y: number])[];
-  /** Range around the curve, shaded in SVG charts. */
-  readonly band?: readonly (readonly [x: number, low: number, high: number])[];
   /** Index of colour and dash; both follow the order of series where absent. */
   readonly style?: { readonly color: number; readonly dash: number };
 }

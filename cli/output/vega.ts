@@ -153,18 +153,9 @@ function pointRows(series: readonly Series[], options: SvgChartOptions) {
   });
 }
 
-/** Ranges as a table, where a series has one. */
-function bandRows(series: readonly Series[], options: SvgChartOptions) {
-  return series.flatMap(({ label, band = [] }) =>
-    band.filter(([x, low]) => isDrawn(x, low, options))
-      .map(([x, low, high]) => ({ series: label, x, low, high }))
-  );
-}
-
 function chartSpec(series: readonly Series[], options: SvgChartOptions) {
   const { title, width, height, xLabel, yLabel, logX, logY } = options;
   const domain = series.map(({ label }) => label);
-  const bands = bandRows(series, options);
   const few = series.filter(({ points }) => points.length <= MOST_DOTS);
   // Colour and dash share one legend, which Vega makes when both say the same about it.
   const bySeries = (range: readonly unknown[], kind: "color" | "dash") => ({
@@ -200,15 +191,6 @@ function chartSpec(series: readonly Series[], options: SvgChartOptions) {
       detail: { field: "segment", type: "nominal" },
     },
     layer: [
-      ...(bands.length === 0 ? [] : [{
-        data: { values: bands },
-        mark: { type: "area", opacity: 0.2 },
-        encoding: {
-          y: { field: "low", type: "quantitative" },
-          y2: { field: "high" },
-          detail: { field: "series", type: "nominal" },
-        },
-      }]),
       {
         mark: { type: "line", strokeWidth: 2 },
         encoding: { strokeDash: bySeries(DASHES, "dash") },

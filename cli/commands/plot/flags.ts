@@ -32,8 +32,7 @@ const curveFlags = flagGroup("Curves", {
     placeholder: "NAME",
     defaultText: "the names of the folders",
     summary: "Name of each run, in their order",
-    details: "Runs of one name are one curve: their mean, shaded from the lowest to the highest. " +
-      "So are the seeds of one setting drawn. Folders of one name have their paths as names.",
+    details: "Folders of one name have their paths as names.",
   },
   chain: {
     type: "switch",
@@ -85,8 +84,6 @@ export const command = defineCommand({
     "Two runs by tokens": "parscale plot run-p1 run-p4",
     "A figure for a paper":
       "parscale plot run-p1 run-p4 --label P=1,P=4 --ema 0.98 --log x --svg loss.svg",
-    "Three seeds of two settings, each a mean with its range":
-      "parscale plot a0 a1 a2 b0 b1 b2 --label P=1,P=1,P=1,P=4,P=4,P=4 --svg seeds.svg",
     "Both stages of two-stage training, one after the other":
       "parscale plot stage1 stage2 --chain --svg stages.svg",
     "Repeated data: where validation loss turns": "parscale plot epochs --measure eval --x steps",

@@ -70,8 +70,9 @@ async function readRuns(values: PlotValues, io: Io): Promise<RunLosses[]> {
       { hints: ["give one name per run, in the order of the runs"] },
     );
   }
-  const twice = paths.find((path, i) => paths.indexOf(path) !== i);
-  if (twice !== undefined) throw new UsageError(`"${twice}" is given twice`);
+  const twice = [paths, labels].map((all) => all.find((one, i) => all.indexOf(one) !== i));
+  const again = twice.find((one) => one !== undefined);
+  if (again !== undefined) throw new UsageError(`"${again}" is given twice`);
   const folders = paths.map(folderName);
   const isUnique = (name: string) => folders.indexOf(name) === folders.lastIndexOf(name);
   const runs: RunLosses[] = [];

@@ -1,5 +1,4 @@
 /** Carries out `parscale plot`: a chart with a table, rows with all points, an SVG file. */
-import { UsageError } from "../../../core/base/errors.ts";
 import type { Context } from "../../framework/context.ts";
 import { renderChart, type Series } from "../../output/chart.ts";
 import { Report } from "../../output/report.ts";
@@ -47,41 +46,33 @@ export async function run(values: PlotValues, ctx: Context): Promise<void> {
 /** Columns of the table; those that say nothing of these curves are left out. */
 function columnsOf(curves: readonly Curve[], { ema }: PlotPlan): Column[] {
   const smoothed = curves.some(({ measure }) => measure === "train") && ema > 0;
-  const averaged = curves.some(({ runs }) => runs > 1);
   return [
     { key: "label" },
     { key: "measure" },
-    ...(averaged ? [{ key: "runs" }] : []),
     { key: "last_x" },
     { key: "last_loss" },
     ...(smoothed ? [{ key: "last_smoothed", title: `smoothed ${ema}` }] : []),
-    ...(averaged ? [{ key: "spread" }] : []),
     { key: "lowest_loss" },
     { key: "lowest_x" },
   ];
 }
 
 /** The figures of the table, and all points for programs. */
-function rowOf({ label, measure, runs, lastLoss, points, band }: Curve, { x, ema }: PlotPlan) {
+function rowOf({ label, measure, lastLoss, points }: Curve, { x, ema }: PlotPlan) {
   const last = points.at(-1);
   const lowest = points.reduce((best, point) => point[1] < best[1] ? point : best, last!);
-  const end = band?.at(-1);
   return {
     label,
     measure,
-    runs,
     unit: x,
     last_x: last?.[0] ?? null,
     last_loss: lastLoss,
     ema: measure === "train" ? ema : null,
     last_smoothed: measure === "train" ? last?.[1] ?? null : null,
-    spread: end ? end[2] - end[1] : null,
     lowest_loss: lowest?.[1] ?? null,
     lowest_x: lowest?.[0] ?? null,
     x: points.map(([at]) => at),
     loss: points.map(([, loss]) => loss),
-    low: band?.map(([, low]) => low) ?? null,
-    high: band?.map(([, , high]) => high) ?? null,
   };
 }
 
@@ -93,10 +84,9 @@ function axesOf({ x, measure, ema, logX, logY }: PlotPlan) {
 }
 
 async function drawFigure(curves: readonly Curve[], plan: PlotPlan): Promise<string> {
-  const drawn = curves.map(({ points, band, ...rest }) => ({
+  const drawn = curves.map(({ points, ...rest }) => ({
     ...rest,
     points: thinned(points, MOST_SVG_POINTS),
-    ...(band && { band: thinned(band, MOST_SVG_POINTS) }),
   }));
   return await renderSvgChart(seriesOf(drawn), {
     ...axesOf(plan),
@@ -107,17 +97,14 @@ async function drawFigure(curves: readonly Curve[], plan: PlotPlan): Promise<str
   });
 }
 
-/** One curve: the mean of the runs of a label, with their range. */
+/** Curve of one run. */
 interface Curve {
   readonly label: string;
   readonly measure: Measure;
-  readonly runs: number;
-  /** Mean of the last losses as they were, not smoothed. */
+  /** The last loss as it was, not smoothed. */
   readonly lastLoss: number;
   /** Points of the curve: training loss smoothed, validation loss as it is. */
   readonly points: readonly Point[];
-  /** Lowest and highest run at each point; absent for a single run. */
-  readonly band?: readonly (readonly [x: number, low: number, high: number])[];
 }
 
 /** Smooths losses as `loss_ema` of a run is. */
@@ -130,69 +117,29 @@ export function smooth(points: readonly StepLoss[], decay: number): Point[] {
   });
 }
 
-/** Curves in the order of their first run, training before validation. */
+/** Curves in the order of the runs, training before validation. */
 export function curvesOf(
   runs: readonly RunLosses[],
   { measure, ema }: { readonly measure: readonly Measure[]; readonly ema: number },
 ): Curve[] {
-  const labels = [...new Set(runs.map(({ label }) => label))];
-  return labels.flatMap((label) =>
+  return runs.flatMap(({ label, points }) =>
     (["train", "eval"] as const).filter((kind) => measure.includes(kind)).flatMap((kind) => {
-      const all = runs.filter((run) => run.label === label)
-        .map(({ points }) => points[kind])
-        .filter((points) => points.length > 0);
-      if (all.length === 0) return [];
-      const lastLoss = all.reduce((sum, points) => sum + points.at(-1)![1], 0) / all.length;
-      const drawn = all.map((points) =>
-        kind === "train" ? smooth(points, ema) : points.map(([x, loss]): Point => [x, loss])
-      );
-      return [{ label, measure: kind, runs: all.length, lastLoss, ...joined(label, drawn) }];
+      const losses = points[kind], last = losses.at(-1);
+      if (last === undefined) return [];
+      const drawn = kind === "train" ? smooth(losses, ema) : losses.map(([x, y]): Point => [x, y]);
+      return [{ label, measure: kind, lastLoss: last[1], points: drawn }];
     })
   );
-}
-
-/** Mean and range at the points of the first run, over the part of the axis that all runs cover. */
-function joined(
-  label: string,
-  runs: readonly (readonly Point[])[],
-): Pick<Curve, "points" | "band"> {
-  const [first] = runs;
-  if (runs.length === 1) return { points: first! };
-  const from = Math.max(...runs.map((points) => points[0]![0]));
-  const to = Math.min(...runs.map((points) => points.at(-1)![0]));
-  const xs = first!.map(([x]) => x).filter((x) => x >= from && x <= to);
-  if (xs.length === 0) {
-    throw new UsageError(`the runs labelled "${label}" have no step in common`, {
-      hints: ["a label of its own for each run draws them apart"],
-    });
-  }
-  const readers = runs.map(interpolator);
-  const rows = xs.map((x) => ({ x, losses: readers.map((read) => read(x)) }));
-  return {
-    points: rows.map(({ x, losses }) => [x, losses.reduce((sum, y) => sum + y, 0) / losses.length]),
-    band: rows.map(({ x, losses }) => [x, Math.min(...losses), Math.max(...losses)]),
-  };
-}
-
-/** Loss between points on a straight line; asked for growing x. */
-function interpolator(points: readonly Point[]): (x: number) => number {
-  let i = 0;
-  return (x) => {
-    while (i + 1 < points.length && points[i + 1]![0] <= x) i++;
-    const [x0, y0] = points[i]!, [x1, y1] = points[i + 1] ?? points[i]!;
-    return x1 === x0 ? y0 : y0 + (y1 - y0) * (x - x0) / (x1 - x0);
-  };
 }
 
 /** Curves as a chart takes them: one colour per label, validation dashed. */
 export function seriesOf(curves: readonly Curve[]): Series[] {
   const labels = [...new Set(curves.map(({ label }) => label))];
   const both = new Set(curves.map(({ measure }) => measure)).size > 1;
-  return curves.map(({ label, measure, points, band }) => ({
+  return curves.map(({ label, measure, points }) => ({
     label: both ? `${label}, ${measure === "train" ? "training" : "validation"}` : label,
     points,
     style: { color: labels.indexOf(label), dash: both && measure === "eval" ? 1 : 0 },
-    ...(band && { band }),
   }));
 }
 

@@ -1,4 +1,4 @@
-/** Curves of `parscale plot`: smoothing, several runs of a label, logarithmic axes, ranges in SVG. */
+/** Curves of `parscale plot`: smoothing, logarithmic axes, styles in SVG. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { curvesOf, seriesOf, thinned } from "../../../cli/commands/plot/run.ts";
 import type { Point, RunLosses, StepLoss } from "../../../cli/commands/plot/plan.ts";
@@ -14,16 +14,6 @@ function run(
 ): RunLosses {
   return { path: label, label, points: { train, eval: evaluated } };
 }
-
-Deno.test("runs of one label are their mean and range where all of them are", () => {
-  const [curve] = curvesOf([
-    run("a", [[10, 4], [20, 3], [30, 2], [40, 1]]),
-    run("a", [[15, 8], [25, 6], [35, 4]]),
-  ], BOTH);
-  assertEquals([curve!.runs, curve!.measure], [2, "train"]);
-  assertEquals(curve!.points, [[20, 5], [30, 3.5]]);
-  assertEquals(curve!.band, [[20, 3, 7], [30, 2, 5]]);
-});
 
 Deno.test("only the training loss is smoothed, and curves stand in the order of the runs", () => {
   const points: StepLoss[] = [[1, 4, 10], [2, 2, 30]];
@@ -60,17 +50,13 @@ Deno.test("a logarithmic x axis has round numbers and gives each decade the same
   assertEquals(with0, text, "a point at 0 has no place");
 });
 
-Deno.test("an SVG chart shades ranges and takes colour and dash from the style", async () => {
+Deno.test("an SVG chart takes colour and dash from the style", async () => {
   const points: Point[] = [[1, 3], [10, 2], [100, 1]];
-  const band = points.map(([x, y]) => [x, y - 0.5, y + 0.5] as const);
   const style = { color: 3, dash: 1 };
   const options = { title: "", width: 200, height: 100, xLabel: "x", yLabel: "y", logX: true };
-  const svg = await renderSvgChart([{ label: "a", points, band, style }], options);
-  assertStringIncludes(svg, 'aria-roledescription="area mark"');
+  const svg = await renderSvgChart([{ label: "a", points, style }], options);
   assertStringIncludes(svg, "#CC79A7");
   assertStringIncludes(svg, 'stroke-dasharray="6,3"');
   assertStringIncludes(svg, ":root { color-scheme: light dark }"); // where it is opened by itself
   assert(!/NaN|undefined/.test(svg));
-  const plain = await renderSvgChart([{ label: "a", points }], options);
-  assert(!plain.includes("area mark"));
 });
