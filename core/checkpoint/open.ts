@@ -5,12 +5,7 @@
  * types come from the tensors, not from `torch_dtype`, which is often wrong.
  */
 import { DataError } from "../base/errors.ts";
-import {
-  isParScale,
-  type ModelConfig,
-  type StreamConfig,
-  type WeightType,
-} from "../model/config.ts";
+import type { ModelConfig, WeightType } from "../model/config.ts";
 import {
   EMBEDDING,
   HEAD,

@@ -50,7 +50,7 @@ Deno.test("convert --merge folds an adapter of PEFT into a plain model", () =>
     }
   }));
 
-Deno.test("training goes on from an adapter of PEFT, with its factor and targets", () =>
+Deno.test("an adapter of PEFT is trained further with its factor and targets", () =>
   withScratch(async (cwd) => {
     Deno.writeTextFileSync(`${cwd}/rows.jsonl`, jsonLines({ tokens: ids }));
     const line = `train --model ${GOLDEN}attention --train-params introduced --data rows.jsonl`;

@@ -99,13 +99,12 @@ Deno.test("--chain puts a run where the one it was trained from ends, or its che
 Deno.test("the SVG file is whole and never overwritten unasked", () =>
   inFolder(async (cwd) => {
     const draw = "plot a b --svg loss.svg --title 'Two runs' --log x,y";
-    const first = await runParscale(`${draw} --label P=1,P=1`, { cwd });
+    const first = await runParscale(`${draw} --label P=1,P=4`, { cwd });
     assertEquals([first.code, first.stderr], [0, "wrote loss.svg\n"]);
     const svg = Deno.readTextFileSync(`${cwd}/loss.svg`);
     const axes = ["training (tokens)", "loss, smoothed 0.95 (nats per token)"];
     assertFigure(svg, "Two runs", axes);
     assertStringIncludes(svg, ">P=1, validation<");
-    assertStringIncludes(svg, 'roledescription="area mark"');
     await Deno.writeTextFile(`${cwd}/one.jsonl`, jsonLines({ step: 1, tokens: 9, loss: 2 }));
     const one = await runParscale("plot one.jsonl --svg one.svg", { cwd });
     assertEquals([one.code, one.stderr], [0, "wrote one.svg\n"]);
