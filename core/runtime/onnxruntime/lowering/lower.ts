@@ -9,7 +9,13 @@
  */
 import type { AttributesOf, PrimitiveName } from "../../../graph/primitives.ts";
 import type { Node, Op, Program } from "../../../graph/program.ts";
-import type { Attributes, Operands, RulesByName, Shape } from "../../../graph/types.ts";
+import {
+  type Attributes,
+  elementCount,
+  type Operands,
+  type RulesByName,
+  type Shape,
+} from "../../../graph/types.ts";
 import type { Value } from "../../../graph/value.ts";
 import { softmax } from "../../../ops/softmax.ts";
 import type { Weight, Weights } from "../../device.ts";
@@ -135,6 +141,9 @@ export function lower(program: Program, options: LoweringOptions): Lowered {
   return lowering.run();
 }
 
+/** Least number of matrices, by elements, for each one whose single rows are doubled. */
+const DOUBLED_SHARE = 8;
+
 /** A program on its way to ONNX; passed to every lowering rule. */
 export class Lowering {
   readonly model: OnnxModel;
@@ -238,6 +247,20 @@ export class Lowering {
   /** Returns the format of a parameter's matrix. */
   formatOf(value: Value): MatrixFormat {
     return matrixFormatOf(this.weightOf(value), this.options.matrices);
+  }
+
+  /**
+   * True if a single row is multiplied by 4-bit matrices as two: the library has a kernel of its own for one,
+   * which rounds otherwise than that for several, so that a row would depend on those beside it. Two cost
+   * 1.4 times one, so this is for files with few such matrices, as Q4_K_M where rows are no multiple of 256.
+   */
+  get doublesRows(): boolean {
+    const sums = { q8: 0, q4: 0 };
+    for (const weight of this.options.weights.values()) {
+      const format = "format" in weight ? weight.format : undefined;
+      if (format) sums[format.kind] += elementCount(weight.shape);
+    }
+    return sums.q4 * DOUBLED_SHARE < sums.q4 + sums.q8;
   }
 
   /** Declares a weight in some form and returns the initializer's name. */

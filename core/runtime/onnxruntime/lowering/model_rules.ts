@@ -55,7 +55,11 @@ export function linearRule(type: "f32" | "f16"): Rule {
     const named = half ? {} : { output };
     let result: string;
     if (isWeight && l.formatOf(weight).kind !== "f32") {
-      result = quantized(l, { x: operand(x), weight, biases, type }, named.output);
+      result = quantized(
+        l,
+        { x: operand(x), rows: x.shape[0]!, weight, biases, type },
+        named.output,
+      );
     } else {
       const matrix = isWeight ? l.weight(weight, "matrix", type, weight.shape) : l.get(weight);
       result = l.model.node("Gemm", [operand(x), matrix, ...biases], { transB: 1 }, named);
@@ -64,11 +68,12 @@ export function linearRule(type: "f32" | "f16"): Rule {
   });
 }
 
-/** x Wᵀ + b with a weight in 8 or 4 bits; `type` is that of x, b and the scales. */
+/** x Wᵀ + b with a weight in 8 or 4 bits, for x of some rows; `type` is that of x, b and the scales. */
 function quantized(
   l: Lowering,
-  { x, weight, biases, type }: {
+  { x, rows, weight, biases, type }: {
     x: string;
+    rows: number;
     weight: Value;
     biases: readonly string[];
     type: "f32" | "f16";
@@ -82,11 +87,19 @@ function quantized(
   const optional = biases.length > 0 ? ["", "", ...biases] : [];
   // Level 4 also rounds the activations of each block to 8 bits: several times faster.
   const attributes = { N, K, bits, block_size: block, accuracy_level: 4 };
-  const inputs = [x, packed, scales, ...optional];
-  if (!format.offsets) {
-    return l.model.node("MatMulNBits", inputs, attributes, { output, domain: CONTRIB });
-  }
-  const product = l.model.node("MatMulNBits", inputs, attributes, { domain: CONTRIB });
+  const multiply = (named: { readonly output?: string | undefined }) => {
+    const inputs = (x: string) => [x, packed, scales, ...optional];
+    if (bits === 8 || block === 16 || !l.doublesRows) {
+      return l.model.node("MatMulNBits", inputs(x), attributes, { ...named, domain: CONTRIB });
+    }
+    const data = rows === 1 ? [0, 0] : Array.from({ length: rows }, (_, row) => row);
+    const two = l.model.node("Gather", [x, l.size({ type: "i64", data })]);
+    const product = l.model.node("MatMulNBits", inputs(two), attributes, { domain: CONTRIB });
+    const end = l.size({ type: "i64", data: [rows] });
+    return l.model.node("Slice", [product, l.longs(0), end, l.longs(0)], {}, named);
+  };
+  if (!format.offsets) return multiply({ output });
+  const product = multiply({});
   // What an offset adds to a product is itself times the sum of x over its block.
   const offsets = l.weight(weight, "offsets", type, [N, blocks]);
   return l.model.node("Gemm", [l.blockSums(x, block), offsets, product], { transB: 1 }, { output });
