@@ -5,6 +5,7 @@
  * that it never waits for the host (asynchronous scheduling). Such a step may be in vain for a sequence
  * that ended with the token before; its result is ignored.
  */
+import { EnvironmentError } from "../base/errors.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import type { GenerationEvent } from "./request.ts";
@@ -54,7 +55,7 @@ export class Batch implements Disposable {
     private readonly engine: Engine,
     private readonly size: number,
     private readonly onEnd: OnEnd,
-    private readonly speculate = 0,
+    private speculate = 0,
   ) {
     this.#rows = new Array(size).fill(undefined);
   }
@@ -168,9 +169,9 @@ export class Batch implements Disposable {
     const counts = rows.map((sequence) => Number(sequence && !this.#held.has(sequence)));
     const start = rows.map((sequence) => sequence?.used ?? 0);
     const ids = rows.map((sequence) => sequence?.answer.at(-1) ?? 0);
-    rows.forEach((sequence, b) => {
-      if (sequence) sequence.used += counts[b]! + drafts[b]!.length;
-    });
+    const grow = (sign: 1 | -1) =>
+      rows.forEach((one, b) => one && (one.used += sign * (counts[b]! + drafts[b]!.length)));
+    grow(1);
     const sampling = () => rows.flatMap((sequence) => numbersOf(sequence?.request));
     if (this.#isAsynchronous(rows)) {
       const given = after ? {} : { ids };
@@ -186,13 +187,21 @@ export class Batch implements Disposable {
     const requests = rows.flatMap((sequence) => sequence ? [sequence.request] : []);
     const options = headFor(device, requests);
     const began = performance.now();
-    const outputs = await this.engine.forward(cache, {
+    const running = this.engine.forward(cache, {
       ids: ids.map((id, b) => [id, ...drafts[b]!, ...new Array(T - 1 - drafts[b]!.length).fill(0)]),
       start,
       counts,
       select: Array.from({ length: rows.length * T }, (_, i) => i),
       ...(options.head === "sample" ? { sampling: sampling() } : {}),
     }, options);
+    const outputs = await running.catch((error) => {
+      if (T === 1 || !(error instanceof EnvironmentError)) throw error;
+    });
+    if (!outputs) { // over the memory limit, in which steps of one token may fit
+      this.speculate = 0;
+      grow(-1);
+      return await this.#issue();
+    }
     this.#times.observe(rows.length, T, performance.now() - began);
     const choices = () => (b: number, i: number) => choose(config, outputs, b * T + i, rows[b]!);
     return { cache, rows, drafts, choices };

@@ -119,7 +119,8 @@ export class StepTimes {
   }
 }
 
-const exact = new WeakMap<Engine, Promise<boolean>>();
+/** What was found, by rows. */
+const exact = new WeakMap<Engine, Map<number, Promise<boolean>>>();
 
 /**
  * Returns whether a step of several tokens gives bit for bit what single steps give, up to `rows` tokens.
@@ -131,7 +132,8 @@ export function isExact(engine: Engine, rows: number): Promise<boolean> {
   const { samplesTokens, staticShapes } = engine.device.traits;
   if (samplesTokens || staticShapes || engine.config.delta) return Promise.resolve(false);
   // A step that does not fit into memory is none that could be drafted.
-  return exact.getOrInsertComputed(engine, () => tryRows(engine, rows).catch(() => false));
+  return exact.getOrInsertComputed(engine, () => new Map())
+    .getOrInsertComputed(rows, () => tryRows(engine, rows).catch(() => false));
 }
 
 async function tryRows(engine: Engine, rows: number): Promise<boolean> {

@@ -68,7 +68,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/runtime/memory": 300,
   "core/runtime/onnxruntime": 500,
   "core/runtime/onnxruntime/capi": 500,
-  "core/runtime/onnxruntime/lowering": 1100,
+  "core/runtime/onnxruntime/lowering": 1150,
   "core/runtime/onnxruntime/session": 800,
   "core/runtime/onnxruntime/webgpu": 550,
   "core/runtime/reference": 450,

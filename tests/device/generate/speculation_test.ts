@@ -2,12 +2,13 @@
 import { assert, assertEquals, assertGreater } from "@std/assert";
 import { RandomStream } from "../../../core/base/random.ts";
 import { GREEDY } from "../../../core/base/sampling.ts";
+import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { Engine } from "../../../core/generate/engine.ts";
-import { isExact } from "../../../core/generate/speculation.ts";
+import { isExact, StepTimes } from "../../../core/generate/speculation.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { reference } from "../devices.ts";
 import { prompt, request } from "../engines.ts";
-import { openGolden } from "../goldens.ts";
+import { modelFolder, openGolden } from "../goldens.ts";
 import { compareRandom, draftFrom, observe, tokensIn } from "./speculating.ts";
 
 const device = new CpuDevice({ threads: 1 });
@@ -87,4 +88,26 @@ Deno.test("nothing is drafted where a step of several tokens is not exact", asyn
   assert(!await isExact(rounding, 8));
   const all = [request(prompt(3, 20), { maxTokens: 60 })];
   assertEquals((await observe(rounding, all, { batch: 1, speculate: 7 })).drafted, 0);
+});
+
+Deno.test("a step with a draft that exceeds the memory limit is one without", async () => {
+  const { config, tensors } = await openCheckpoint(modelFolder("qwen2-p2-tied-f32"));
+  const bytes = (tokens: number) =>
+    engine.plan({ batch: 1, tokens, capacity: 128, selected: tokens }).totalBytes;
+  assertGreater(bytes(32), bytes(9));
+  const limited = new Engine(device, config, tensors, { memoryLimit: bytes(9) });
+  const all = () => [request([5], { maxTokens: 40 })];
+  const plain = await observe(limited, all(), { batch: 1 });
+  using _ = draftFrom(tokensIn(plain), { wrong: 0, random: new RandomStream(6) });
+  StepTimes.prototype.best = (_, lengths) => 1 + Math.max(...lengths);
+  const limit = { forward: limited.forward.bind(limited), refused: 0 };
+  limited.forward = (...args) => {
+    const step = limit.forward(...args);
+    step.catch(() => limit.refused++);
+    return step;
+  };
+  await isExact(limited, 8);
+  const speculated = await observe(limited, all(), { batch: 1, speculate: 31 });
+  assertEquals(speculated.events, plain.events);
+  assertEquals([speculated.kept, limit.refused], [0, 1]);
 });
