@@ -55,7 +55,7 @@ export interface TokenEvent {
   readonly logprobs?: TokenLogprobs | undefined;
   /** Aggregation weights [P], where the request asks for them. */
   readonly weights?: Float32Array | undefined;
-  /** Of a step with a draft: tokens drafted, told with the first token alone, and whether this is one of them. */
+  /** Of a step with a draft: its tokens, told with the first new token, and if this one came by keeping one. */
   readonly draft?: { readonly tokens: number; readonly isKept: boolean };
 }
 
