@@ -8,6 +8,7 @@ import * as find from "../../core/session/find.ts";
 import type { OpenOptions } from "../../core/session/open.ts";
 import type { Quantization } from "../../core/session/quantization.ts";
 import type { Session } from "../../core/session/session.ts";
+import type { Tokenizer } from "../../core/tokenizer/tokenizer.ts";
 import type { Io } from "../output/io.ts";
 import type { PlanText } from "../output/plan.ts";
 import { templateVariables } from "./template_variables.ts";
@@ -99,6 +100,12 @@ export function derivedName(model: string, made?: string): string {
 
 /** Size in bytes of weights that take about a second to load. */
 const LARGE = 1e8;
+
+/** Says on a terminal that a chat model continues prompts without its template, which few users want. */
+export function noteContinued(io: Io, { chatTemplate }: Pick<Tokenizer, "chatTemplate">): void {
+  if (chatTemplate === undefined || !io.isTerminal("stdout")) return;
+  io.note("the prompt is continued as it stands; --chat applies the model's chat template");
+}
 
 /** Says that a model is being opened, if it is a large one. */
 export function noteOpening(io: Io, model: string | undefined, bytes: number): void {

@@ -189,7 +189,7 @@ function columnsAt({ titles, numeric, rows }: Cells, kept: readonly number[]): C
 /** Least width of a column whose cells may be shortened, and the lines they have at most. */
 const SHORTEST = 12, MOST_LINES = 2;
 
-/** Cells that may be shortened in two lines at most, the last with `…`. */
+/** Cells as they are drawn; those that may be shortened in two lines at most, the last with `…`. */
 function shortened(
   { titles, numeric, rows }: Cells,
   shortens: readonly boolean[],
@@ -202,7 +202,9 @@ function shortened(
     const last = lines.slice(MOST_LINES - 1).join(" ");
     return [...lines.slice(0, MOST_LINES - 1), shorten(last, width)].join(" ");
   };
-  const short = rows.map((row) => row.map((text, i) => shortens[i] ? cell(text, wide[i]!) : text));
+  const short = rows.map((row) =>
+    row.map((text, i) => shortens[i] ? cell(text, wide[i]!) : broken(text, wide[i]!))
+  );
   return { titles, numeric, rows: short };
 }
 
@@ -244,9 +246,20 @@ function fittingWidths(
   return wide;
 }
 
+/** Parts of a cell that stay whole: words, a number and its interval in parentheses, halves of a hash. */
+function partsOf(text: string): readonly string[] {
+  if (/^[\da-f]{64}$/.test(text)) return [text.slice(0, 32), text.slice(32)];
+  return WHOLE.test(text) ? text.split(/ (?=\()/) : text.split(" ");
+}
+
 function leastWidth(text: string): number {
-  const parts = WHOLE.test(text) ? [text] : text.split(" ");
-  return Math.max(...parts.map(displayWidth));
+  return Math.max(...partsOf(text).map(displayWidth));
+}
+
+/** A cell as it is drawn: words are wrapped by the library, other parts here. */
+function broken(text: string, width: number): string {
+  const isWords = !WHOLE.test(text) && text.includes(" ");
+  return isWords || displayWidth(text) <= width ? text : partsOf(text).join("\n");
 }
 
 /** A block per row, a line per column. */

@@ -58,8 +58,8 @@ async function nothingFound(spec: string): Promise<DataError> {
   const [first, ...more] = [...counts].sort(([, a], [, b]) => b - a).slice(0, 5);
   const known = "a folder is searched for .jsonl, .json, .parquet, .txt and .md, compressed or not";
   if (first === undefined) {
-    const hints = [known, "a weight is a positive number after ="];
-    return new DataError(`no data files match "${spec}"`, { hints });
+    const hint = spec.includes("=") ? ["a weight is a positive number after ="] : [];
+    return new DataError(`no data files match "${spec}"`, { hints: [known, ...hint] });
   }
   const has = [first, ...more].map(([ending, count]) => `${count} ${ending}`).join(", ");
   return new DataError(`"${spec}" has no data files: it has ${has}`, {

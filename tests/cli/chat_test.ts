@@ -8,6 +8,11 @@ import { HAS_TERMINALS, Terminal, type TerminalOptions } from "./terminal.ts";
 
 const GREEDY = `--model ${CHAT_MODEL} --temperature 0`;
 
+Deno.test("/help leaves the wrapping of its text to the terminal", async () => {
+  const { stderr } = await runParscale(`chat ${GREEDY}`, { stdin: "/help\n" });
+  assertStringIncludes(stderr, "are one message; the arrow keys go through earlier lines.\n");
+});
+
 Deno.test("answers are those of generate with the whole conversation; /p keeps it; /weights shows", () =>
   withScratch(async (folder) => {
     const adapter = await makeAdapter(CHAT_MODEL, 2, `${folder}/two`);

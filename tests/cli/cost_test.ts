@@ -166,7 +166,7 @@ Deno.test("a quantized file counts with its own bits, in tables of ms, beside th
     const table = await runParscale("cost own.gguf", { cwd });
     assertStringIncludes(
       table.stdout + table.stderr,
-      "times in ms; --hardware this-machine measures",
+      "ideal times in ms; --hardware this-machine measures",
     );
     const columns = table.stdout.trim().split("\n").at(-1)!.trim().split(/\s+/);
     assertAlmostEquals(Number(columns[8]), 1000 * own.latency_s, 1e-3 * 1000 * own.latency_s);

@@ -9,6 +9,7 @@ import { captureIo } from "../unit/cli/capture_io.ts";
 import { copyFolder, jsonLines, MODEL, PLAIN_MODEL } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
+import { DATA, TINY } from "./eval_testing.ts";
 import { CHAT_MODEL } from "./serve_testing.ts";
 import {
   HAS_TERMINALS,
@@ -227,6 +228,17 @@ Deno.test("tables, notes, warnings and errors are clean on a terminal, results e
       const { code, stdout, stderr } = await onTerminal([...args, ...json]);
       assert(code === 2 || code === 3, `${code}`);
       assertClean(stdout + stderr, `${args}`);
+    }
+  }
+});
+
+Deno.test("eval and compare say that a chat model continues prompts without its template", async () => {
+  const line = `--model ${TINY} --tasks gsm8k --limit 1 --max-tokens 2 --data ${DATA}`;
+  const told = "the prompt is continued as it stands; --chat applies";
+  for (const command of ["eval", "compare --dry-run"]) {
+    for (const chat of ["", " --chat"]) {
+      const { stderr } = await onTerminal(`${command} ${line}${chat}`.split(" "));
+      assertEquals(stderr.includes(told), chat === "", `${command}${chat}: ${stderr}`);
     }
   }
 });

@@ -39,7 +39,7 @@ Deno.test("--dry-run plans the run and touches nothing; its JSON is a config tha
     const all = await place.train(`${line} --out run --dry-run -v`);
     assertStringIncludes(all.stdout, "--adam-epsilon");
     assertStringIncludes(plan, "trained parameters: 105,218 of 105,218 in 34 tensors\n");
-    assertStringIncludes(plan, "steps: 3 of 4 rows of 24 tokens, 96 tokens a step in 2 micro-");
+    assertStringIncludes(plan, "steps: 3, each 4 rows of 24 tokens, 96 tokens a step in 2 micro-");
     const bytes = (what: string) =>
       Number(new RegExp(`^ {2}${what} [\\d.]+ \\wB \\((\\d+) bytes\\)$`, "m").exec(plan)![1]);
     assertEquals(bytes("parameters"), 4 * 105218);
@@ -230,6 +230,8 @@ Deno.test("the command of a run continues it with --resume added; its card tells
     assertEquals([again.code, again.stderr], [0, '"run" is complete: all 1 steps are done\n']);
     assertEquals(JSON.parse(again.stdout).results.steps, 1);
     assertEquals(await place.weights("run"), before);
+    // No table of nothing.
+    assertEquals((await place.train(`${line} --resume`)).stdout, "");
   }));
 
 Deno.test("each validation is told once, that before the first step too", () =>

@@ -19,7 +19,7 @@ const HELP = `/p N          continue with the model that has N streams
 /clear        forget the conversation
 /quit         end
 
-A backslash before Enter begins a new line, and pasted lines are one message; the arrow keys go
+A backslash before Enter begins a new line, and pasted lines are one message; the arrow keys go \
 through earlier lines.`;
 
 /** The conversation as lines change it. */

@@ -5,12 +5,13 @@ import { isAdapter } from "../../../core/checkpoint/adapter_base.ts";
 import { requireUsable } from "../../../core/eval/harness/eval_folder.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import { isCode } from "../../../core/eval/harness/task.ts";
+import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import type { PlanText } from "../../output/plan.ts";
 import { defaultOf } from "../../framework/resolve.ts";
 import { camelCase, type Flag } from "../../framework/table.ts";
 import { refuseOthers } from "../../input/forms.ts";
-import { findCheckpoint, nameOnHub, type NamePlan } from "../../input/open_model.ts";
+import { findCheckpoint, nameOnHub, type NamePlan, noteContinued } from "../../input/open_model.ts";
 import { prepareRows } from "../../input/published_rows.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
@@ -70,7 +71,10 @@ export async function planComparison(
   }
   const methods = await methodsOf(values);
   for (const model of new Set(methods.map(({ model }) => model))) {
-    if (!await nameOnHub(model.model)) await findCheckpoint(model, io);
+    if (await nameOnHub(model.model)) continue;
+    const { files } = await findCheckpoint(model, io);
+    if (model !== methods[0]!.model || values.chat || !io.isTerminal("stdout")) continue;
+    noteContinued(io, await openTokenizer(files));
   }
   for (const { name } of methods) {
     if (out !== undefined) await requireUsable(join(out, name), { overwrite });

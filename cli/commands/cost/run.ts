@@ -111,7 +111,7 @@ async function estimate(setting: Setting, io: Io, invocation: Invocation): Promi
     }
   };
   const own = hardware === undefined ? `; --hardware ${THIS_MACHINE} measures yours` : "";
-  const remark = () => `${headline(setting)}; sizes in GiB, times in ms${own}`;
+  const remark = () => `${headline(setting)}; sizes in GiB, ideal times in ms${own}`;
   await reportRows(io, invocation, options, rows(), remark);
   warnAboutCapacity(needed, on, io);
 }

@@ -17,7 +17,7 @@ import { inputName, type Io } from "../../output/io.ts";
 import { Progress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
 import { counted } from "../../output/units.ts";
-import { openModel } from "../../input/open_model.ts";
+import { noteContinued, openModel } from "../../input/open_model.ts";
 import { fetchFiles, prepareAvailable } from "../../input/published_rows.ts";
 import {
   type EvaluatePlan,
@@ -62,6 +62,8 @@ async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Pro
   using folder = out === undefined
     ? undefined
     : await EvalFolder.open(out, identityOf(plan, prepared, model), plan);
+  const writes = prepared.some(({ task }) => task.kind === "generation");
+  if (writes && !plan.rows.chat) noteContinued(io, session.tokenizer);
   const { samples, stats } = await answer(plan, prepared, model, folder, io);
   if (plan.predictOnly) {
     const { device } = session;

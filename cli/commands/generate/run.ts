@@ -12,7 +12,7 @@ import type { Tokenizer } from "../../../core/tokenizer/types.ts";
 import type { Context } from "../../framework/context.ts";
 import { memoryBudget } from "../../input/limits.ts";
 import { type NamedSessions, openAdapters } from "../../input/named_models.ts";
-import { openModel } from "../../input/open_model.ts";
+import { noteContinued, openModel } from "../../input/open_model.ts";
 import { type Prompt, readPrompts } from "../../input/prompts.ts";
 import { endingFailure, failureOf } from "../../input/rows.ts";
 import { isOfShard } from "../../input/shard.ts";
@@ -55,9 +55,7 @@ export async function run(values: GenerateValues, ctx: Context): Promise<number>
   const isText = format === "table" && whole !== undefined &&
     (isOne || isShown && whole.length > 0) &&
     plan.shard === undefined && beginsRows(plan.resume) && tokenizer !== undefined;
-  if (isText && io.isTerminal("stdout") && isRaw(plan) && tokenizer.chatTemplate !== undefined) {
-    io.note("the prompt is continued as it stands; --chat applies the model's chat template");
-  }
+  if (isText && isRaw(plan)) noteContinued(io, tokenizer);
   using reading = new ReadingProgress(io, "Reading prompt");
   const answer = async function* (
     prompts: AsyncIterable<Prompt>,

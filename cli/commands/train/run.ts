@@ -198,7 +198,8 @@ async function trainInto(
     seconds: Math.round((performance.now() - began) / 100) / 10,
   };
   if (invocation.format === "jsonl") await report.finish();
-  else await report.finish(results);
+  // A finished run that is resumed has no figures, and the note says so.
+  else if (last || invocation.format !== "table") await report.finish(results);
   if (last) watch.end(validation?.streamWeights);
   if (last && invocation.format === "table") {
     io.note(`try it with \`parscale generate --model ${out} --prompt "..."\``);

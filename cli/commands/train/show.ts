@@ -58,7 +58,7 @@ export async function describe(plan: TrainPlan, io: Io): Promise<PlanText> {
     `trained parameters: ${grouped(count(trainer.trained))} of ${
       grouped(count(parameterSpecs(source.config)))
     } in ${counted(trainer.trained.length, "tensor")}`,
-    `steps: ${grouped(loop.schedule.steps)} of ${
+    `steps: ${grouped(loop.schedule.steps)}, each ${
       counted(values.batch, "row")
     } of ${data.tokens} tokens, ` +
     `${grouped(perStep)} tokens a step in ${counted(loop.microBatches * world, "micro-batch")}`,

@@ -117,7 +117,7 @@ export const command = defineCommand({
     "benchmark is shown with its reference answer. Every text is a section of its own.\n\n" +
     "Statistics: the share of tokens each stream wins; the entropy of the weights in nats, " +
     "and as a share of ln P, which equal weights have; the mean length of runs of one winner, " +
-    "beside the length expected if winners were drawn one by one with the same shares; and " +
+    "beside the length that independent winners with the same shares would have; and " +
     "between texts, how much of their " +
     "tokens they give to the same streams, and how often the same token has the same winner.\n\n" +
     "Rows of --jsonl have `text_id`, `position`, `token`, `text` (empty before the last token " +

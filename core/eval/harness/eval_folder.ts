@@ -71,7 +71,8 @@ export class EvalFolder implements Disposable {
   }
 
   /**
-   * Begins the evaluation that `identity` describes, or continues with it.
+   * Begins the evaluation that `identity` describes, or continues with it; one without answers is begun
+   * anew.
    * @throws {UsageError} for a folder of another evaluation or with other files, unless it may be
    *   overwritten
    */
@@ -84,7 +85,7 @@ export class EvalFolder implements Disposable {
     const begun = await requireUsable(path, options);
     const folder = new EvalFolder(path, lockFolder(path));
     try {
-      if (begun && !overwrite) {
+      if (begun && !overwrite && await folder.#holdsAny()) {
         await folder.#requireSame(identity);
         folder.isComplete = await statIfExists(join(path, RESULTS)) !== undefined;
       } else {
@@ -169,6 +170,12 @@ export class EvalFolder implements Disposable {
     for await (const { name } of Deno.readDir(this.path)) {
       if (HARNESS_FILES.test(name)) await removeIfExists(join(this.path, name));
     }
+  }
+
+  /** Returns whether an earlier run left more than what was asked for. */
+  async #holdsAny(): Promise<boolean> {
+    const kept = [SAMPLES, SCORES, RESULTS].map((name) => statIfExists(join(this.path, name)));
+    return (await Promise.all(kept)).some((info) => Number(info?.size) > 0);
   }
 
   async #requireSame(identity: JsonObject): Promise<void> {

@@ -14,6 +14,7 @@ import { formatDuration, Progress, ReadingProgress } from "../../../cli/output/p
 import { Report, reportRows } from "../../../cli/output/report.ts";
 import { openSink } from "../../../cli/output/sink.ts";
 import {
+  columnsOf,
   csvLine,
   formatNumber,
   markdownTable,
@@ -136,6 +137,42 @@ Deno.test("terminal table: one rule, cells wrapped at words, nothing cut", async
   }
   assertEquals(text.includes("…"), false);
   assertEquals(lines[0], "name    share         n  remedy");
+});
+
+Deno.test("terminal table: a hash is wrapped in its middle, a score before its interval", async () => {
+  const hash = "0123456789abcdef".repeat(4), columns = [{ key: "field" }, { key: "value" }];
+  const rows = [{ field: "backbone_sha256", value: hash }, { field: "streams", value: 4 }];
+  const text = await terminalTable(columns, rows, 80, PLAIN);
+  assertStringIncludes(
+    text,
+    `backbone_sha256  ${hash.slice(0, 32)}\n${" ".repeat(17)}${hash.slice(32)}`,
+  );
+  const score = "0.412 (+0.031 ± 0.020)";
+  const compared = [{ beams: 1, a: score, b: score, mib: 9 }, {
+    beams: 2,
+    a: "-",
+    b: score,
+    mib: 8,
+  }];
+  const narrow = await terminalTable(columnsOf(compared), compared, 48, PLAIN);
+  assertStringIncludes(narrow, "(+0.031 ± 0.020)");
+  assert(!narrow.includes("left out"), narrow);
+  assert(narrow.split("\n").every((line) => displayWidth(line) <= 48), narrow);
+});
+
+Deno.test("the table of compare keeps the cost of beams at 80 columns", async () => {
+  const rows = [2, 4, 8].map((scale) => ({
+    "P or beams": scale,
+    "gsm8k ParScale": `0.41${scale} (+0.03${scale} ± 0.020)`,
+    "gsm8k beam": `0.40${scale} (+0.02${scale} ± 0.018)`,
+    "ParScale s/answer": `0.14${scale}`,
+    "ParScale MiB": 1160 + scale,
+    "beam s/answer": `0.13${scale}`,
+    "beam MiB": 1200 + scale,
+  }));
+  const text = await terminalTable(columnsOf(rows), rows, 80, PLAIN);
+  assertStringIncludes(text, "1208\n");
+  assert(!text.includes("left out"), text);
 });
 
 Deno.test("terminal table: rows wider than the terminal become blocks", async () => {

@@ -1,5 +1,5 @@
 /** Protects how words for data become files: folders, globs, weights, names that look like either. */
-import { assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { resolveSources } from "../../../core/data/sources.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { withScratch } from "../../scratch.ts";
@@ -22,6 +22,15 @@ const withFiles = (
       return sources.map(({ files }) => files.map((file) => file.slice(folder.length + 1)));
     });
   });
+
+Deno.test("the hint about weights is for specs with an equals sign", async () => {
+  const hints = async (spec: string) => {
+    const error = await assertRejects(() => resolveSources([spec]), DataError);
+    return error.hints.join();
+  };
+  assert(!(await hints("none.jsonl")).includes("weight"));
+  assertStringIncludes(await hints("none.jsonl=x"), "a weight is a positive number after =");
+});
 
 Deno.test("a folder gives its supported files, sorted, without hidden ones", () =>
   withFiles(async (folder, names) => {

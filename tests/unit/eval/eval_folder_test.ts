@@ -1,8 +1,19 @@
 /** Files of an evaluation that is resumed. */
 import { assertEquals, assertRejects } from "@std/assert";
-import { DataError } from "../../../core/base/errors.ts";
+import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { EvalFolder } from "../../../core/eval/harness/eval_folder.ts";
 import { withScratch } from "../../scratch.ts";
+
+Deno.test("an evaluation without an answer is begun anew with other flags", () =>
+  withScratch(async (path) => {
+    const open = (seed: number) => EvalFolder.open(`${path}/run`, { seed }, {});
+    for (const seed of [1, 2]) (await open(seed))[Symbol.dispose]();
+    const folder = await open(3);
+    folder.append({ task: "gsm8k", doc_id: 0, sample: 0, text: "4" });
+    folder[Symbol.dispose]();
+    await assertRejects(() => open(4), UsageError, "holds an evaluation that differs in seed");
+    (await open(3))[Symbol.dispose]();
+  }));
 
 Deno.test("a damaged line of statistics or scores is refused with its file and line", () =>
   withScratch(async (path) => {
