@@ -166,20 +166,12 @@ export async function fetchFiles(
     columns: ["task", "repository", "commit", "file", "bytes", "sha256", "pinned"],
   });
   for (const { task } of tasks) {
-    const { rows, pool } = fetched.get(task.name)!;
+    const { name } = task, { rows, pool } = fetched.get(name)!;
     for (const file of [...rows, ...pool]) {
       if (data !== undefined) await copyInto(data, task, file, overwrite);
       const { repository, revision, path, bytes, sha256, isPinned } = file;
       const pinned = isPinned ? "yes" : "no";
-      report.row({
-        task: task.name,
-        repository,
-        commit: revision,
-        file: path,
-        bytes,
-        sha256,
-        pinned,
-      });
+      report.row({ task: name, repository, commit: revision, file: path, bytes, sha256, pinned });
     }
   }
   await report.finish();

@@ -7,6 +7,9 @@ export const WEIGHTS_FILE = "model.safetensors";
 export const INDEX_FILE = "model.safetensors.index.json";
 export const ADAPTER_FILE = "introduced.safetensors";
 
+/** Name of the config of an adapter of PEFT. */
+export const PEFT_CONFIG = "adapter_config.json";
+
 /** Tokenizer, generation settings, chat template and licence, copied unchanged when the source has them. */
 export const COMPANION_FILES: readonly string[] = [
   "generation_config.json",

@@ -3,12 +3,12 @@
  * commit on the hub, or by path.
  */
 import { basename, dirname, join, relative } from "node:path";
-import type { ModelFiles } from "../base/companions.ts";
+import { type ModelFiles, PEFT_CONFIG } from "../base/companions.ts";
 import { type JsonObject, readJsonObject, realPath, statIfExists } from "../base/files.ts";
 import { BACKBONE_KEY, BASE_KEY } from "./config.ts";
 import { hubName } from "./model_files.ts";
 import { ADAPTER_FILE, CONFIG_FILE } from "./open.ts";
-import { isPeft, PEFT_CONFIG } from "./peft.ts";
+import { isPeft } from "./peft.ts";
 
 /**
  * Fields about the backbone in the `config.json` of an adapter. A path is relative to the adapter where the

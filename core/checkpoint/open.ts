@@ -19,10 +19,10 @@ import { weightType } from "../base/dtype.ts";
 import { formatOf, type StoredWeight } from "../quant/stored.ts";
 import type { QuantizedFormat } from "../quant/codes.ts";
 import { findEndTokens } from "./end_tokens.ts";
-import { isPeft, PEFT_CONFIG, readPeft } from "./peft.ts";
+import { isPeft, readPeft } from "./peft.ts";
 import { hasOwnHead } from "./tied_head.ts";
 import { filesOf, isGguf, withJson } from "./model_files.ts";
-import { ADAPTER_FILE, CONFIG_FILE, type ModelFiles } from "../base/companions.ts";
+import { ADAPTER_FILE, CONFIG_FILE, type ModelFiles, PEFT_CONFIG } from "../base/companions.ts";
 import {
   findTensors,
   type FoundTensor,

@@ -5,15 +5,14 @@
  *
  * Matrices of attention and MLP may have one. All else that PEFT can add is refused by name.
  */
-import { WEIGHTS_FILE } from "../base/companions.ts";
+import { PEFT_CONFIG, WEIGHTS_FILE } from "../base/companions.ts";
 import { DataError } from "../base/errors.ts";
 import { type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { isParScale, type ModelConfig } from "../model/config.ts";
 import { Fields } from "./fields.ts";
 import { type FoundTensor, readTensorFile } from "./weight_files.ts";
 
-/** Files that PEFT names so. */
-export const PEFT_CONFIG = "adapter_config.json";
+/** Name that PEFT gives to weights. */
 const PEFT_WEIGHTS = "adapter_model.safetensors";
 
 /** An update of a matrix, as PEFT names its parts. */

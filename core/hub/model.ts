@@ -12,6 +12,7 @@ import {
   CONFIG_FILE,
   INDEX_FILE,
   isGgufName,
+  PEFT_CONFIG,
   TEMPLATES_FOLDER,
   WEIGHTS_FILE,
 } from "../base/companions.ts";
@@ -195,9 +196,14 @@ function noWeights({ name }: Repository, listed: readonly HubFile[]): DataError 
   const others = listed.filter(({ path }) => /\.(bin|gguf|pth?|onnx)$/.test(path));
   const found = others.length === 0 ? "" : `; it has "${others[0]!.path}"`;
   const gguf = others.find(({ path }) => isGgufName(path));
+  const isPeft = listed.some(({ path }) => path === PEFT_CONFIG);
   return new DataError(`the model "${name}" has no ${WEIGHTS_FILE} and no ${INDEX_FILE}${found}`, {
     hints: [
-      gguf ? `name the file: ${name}:${gguf.path}` : "choose a repository with safetensors weights",
+      gguf
+        ? `name the file: ${name}:${gguf.path}`
+        : isPeft
+        ? "it is an adapter of PEFT: download it, and pass its folder with `--adapter`"
+        : "choose a repository with safetensors weights",
     ],
   });
 }

@@ -215,6 +215,12 @@ Deno.test("a repository without safetensors is refused before anything is fetche
     assertEquals([...resolved(hub.take())], []);
   }, repositoryOf(["config.json", "README.md", "model.gguf", "pytorch_model.bin"])));
 
+Deno.test("a repository with an adapter of PEFT is named as such", () =>
+  withHub(async (_hub, _cwd, run) => {
+    const hint = "it is an adapter of PEFT: download it, and pass its folder with `--adapter`";
+    assertFailed(await run(PLAIN), 3, "has no model.safetensors", hint);
+  }, repositoryOf(["adapter_config.json", "adapter_model.safetensors", "README.md"])));
+
 Deno.test("a hub cannot choose where files go: hashes, paths and commits are checked", async () => {
   const page =
     (change: (entry: ReturnType<typeof entryOf>) => unknown): StandInHub["answer"] => (path) =>

@@ -200,12 +200,12 @@ Deno.test("own tasks whose rows cannot be used are refused by file, row and colu
       [`${line} e.jsonl`, 3, 'row 1 of "e.jsonl" has a "check" function and no "entry_point"'],
       [`${line} f.jsonl`, 3, 'row 1 of "f.jsonl" is not valid JSON'],
       [`${line} none.jsonl`, 3, 'no such file or folder: "none.jsonl"'],
-      [`${line} gsm8k.jsonl`, 2, '"gsm8k.jsonl" has the name of the public benchmark gsm8k'],
+      [`${line} gsm8k.jsonl`, 2, '"gsm8k.jsonl" has the name of another task, gsm8k'],
       ["eval fetch a.json", 2, '"a.json" is a file already: there is nothing to fetch'],
       [`compare --model ${TINY} --tasks c.jsonl`, 3, 'row 1 of "c.jsonl"'],
     ], { cwd });
     Deno.renameSync(`${cwd}/a.json`, `${cwd}/b.json`);
     Deno.copyFileSync(`${cwd}/b.json`, `${cwd}/b.ndjson`);
-    const twice = '`--tasks` has two files of the name "b"';
+    const twice = '"b.json" has the name of another task, b';
     await assertRefusals([[`${line} b.json,b.ndjson`, 2, twice]], { cwd });
   }));

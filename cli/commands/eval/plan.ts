@@ -5,18 +5,18 @@ import { statIfExists } from "../../../core/base/files.ts";
 import { shotsOf } from "../../../core/eval/harness/documents.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
 import { isCode, type Task } from "../../../core/eval/harness/task.ts";
-import { SUITES } from "../../../core/eval/tasks/mod.ts";
+import { SUITES, taskOf } from "../../../core/eval/tasks/mod.ts";
+import { openOwnTask } from "../../../core/eval/tasks/own.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { formatFlag } from "../../framework/table.ts";
 import { refuseOthers } from "../../input/forms.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { parseShard } from "../../input/shard.ts";
-import { openTask } from "../../input/task.ts";
+import { requireTask } from "../../input/task.ts";
 import { command } from "./flags.ts";
 import type { FetchPlan } from "../../input/published_rows.ts";
 import type { Invocation } from "../../output/document.ts";
 
-/** Values of the flags. */
 /** Flags of the command. */
 export type EvalValues = ValuesOf<typeof command>;
 
@@ -240,11 +240,15 @@ export async function selectTasks(names: readonly string[]): Promise<Task[]> {
     });
   }
   const chosen = new Set(names.flatMap(tasksNamed)), others = Object.keys(SUITES);
-  const tasks = await Promise.all(Array.from(chosen, (name) => openTask(name, others)));
-  const twice = tasks.find(({ name }, i) => tasks.findIndex((one) => one.name === name) < i);
+  const tasks = await Array.fromAsync(
+    chosen,
+    async (name) => await openOwnTask(name) ?? requireTask(name, others),
+  );
+  const byName = Map.groupBy(tasks, ({ name }) => name);
+  const twice = tasks.find(({ name, file }) => file && (byName.get(name)![1] || taskOf(name)));
   if (!twice) return tasks;
-  throw new UsageError(`\`--tasks\` has two files of the name "${twice.name}"`, {
-    hints: ["rename one of them"],
+  throw new UsageError(`"${twice.file}" has the name of another task, ${twice.name}`, {
+    hints: ["rename the file"],
   });
 }
 

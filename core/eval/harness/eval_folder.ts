@@ -71,8 +71,7 @@ export class EvalFolder implements Disposable {
   }
 
   /**
-   * Begins the evaluation that `identity` describes, or continues with it; one without answers is begun
-   * anew.
+   * Begins the evaluation that `identity` describes, or continues with it if there are answers.
    * @throws {UsageError} for a folder of another evaluation or with other files, unless it may be
    *   overwritten
    */

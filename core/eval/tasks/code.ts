@@ -40,7 +40,7 @@ const OWN_STOPS: Readonly<Record<Benchmark, readonly string[]>> = {
 export const CODE_TOKENS = 768;
 
 /** Returns the text that a model is to complete, without a chat template. */
-export function codePrompt({ prompt }: CodeProblem): string {
+export function codePrompt({ prompt }: Pick<CodeProblem, "prompt">): string {
   return `${strip(prompt)}\n`;
 }
 
@@ -71,10 +71,9 @@ export function truncate(text: string, stops: readonly string[]): string {
 const KS = [1, 10, 100];
 
 /** Names of a benchmark of programs, and where its rows lie. */
-type About = Pick<
-  GenerationTask,
-  "name" | "title" | "source" | "rows" | "size" | "file" | "parse" | "arrange"
->;
+type About =
+  & Pick<GenerationTask, "name" | "title" | "source" | "rows">
+  & Partial<Pick<GenerationTask, "size" | "file" | "metrics" | "parse" | "arrange">>;
 
 /** A benchmark of programs; direct completions end at `directStops`. */
 export function codeTask(directStops: readonly string[], about: About): GenerationTask {
@@ -82,8 +81,8 @@ export function codeTask(directStops: readonly string[], about: About): Generati
     kind: "generation",
     version: 1,
     folder: ".",
-    ...about,
     metrics: KS.flatMap((k) => [`pass@${k}`, `plus_pass@${k}`]),
+    ...about,
     shots: { count: 0 },
     isCode: true,
     stops: directStops,
@@ -91,7 +90,8 @@ export function codeTask(directStops: readonly string[], about: About): Generati
     nameOf: (question) => (question.target as CodeProblem).taskId,
     read(row) {
       const problem = row.fields.problem as CodeProblem;
-      return { text: codePrompt(problem), answer: "", target: problem };
+      const prompt = row.text("prompt");
+      return { text: codePrompt({ prompt }), answer: "", target: problem };
     },
     openScorer: (tools) =>
       openScorer(tools, ({ text }, answer) => text + truncate(answer, directStops)),
@@ -120,9 +120,9 @@ async function openScorer(
     const results = await Promise.all(responses.map(async (response) => {
       const own = response.solution === undefined ? programOf(question, response.text) : undefined;
       const program = own !== undefined && tools.sanitize
-        ? await grader.sanitize(own, problem.entryPoint)
+        ? await grader.sanitize(own, problem.own?.needed ?? problem.entryPoint)
         : own ?? response.solution!;
-      return await grader.grade(problem, program);
+      return await grader.grade(problem, program + (problem.own?.suffix ?? ""));
     }));
     return codeMetrics(responses, results);
   };
@@ -155,7 +155,9 @@ export function codeMetrics(
 function publishedTask(name: Benchmark, about: Omit<About, "name">): GenerationTask {
   const parse = (text: string, path: string) =>
     parseProblems(text, path, name)
-      .map((problem) => new Row({ problem }, `${problem.taskId} in "${path}"`));
+      .map((problem) =>
+        new Row({ prompt: problem.prompt, problem }, `${problem.taskId} in "${path}"`)
+      );
   return codeTask(codeStops(name), { ...about, name, parse });
 }
 

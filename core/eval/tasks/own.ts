@@ -19,6 +19,7 @@ import {
   eachResponse,
   type GenerationTask,
 } from "../harness/task.ts";
+import type { CodeProblem } from "../grading/code/problems.ts";
 import { codeStops, codeTask } from "./code.ts";
 
 /** Names of files that hold tasks. */
@@ -27,22 +28,15 @@ const FILE = /\.(jsonl|ndjson|json|parquet)(\.(gz|zst))?$/i;
 const FORMS = 'a row is {"prompt": ..., "answer": ...}, {"prompt": ..., "choices": [...], ' +
   '"answer": ...} or {"prompt": ..., "tests": ...}; see docs/evaluation.md';
 
-/** A function's name in Python. */
-const IDENTIFIER = /^[\p{L}_][\p{L}\p{N}_]*$/u;
-
 type OwnTask = ChoiceTask | GenerationTask;
 type Form = "answer" | "choices" | "tests";
 
-/** Returns whether a name among tasks is that of a file. */
-export function isTaskFile(name: string): boolean {
-  return FILE.test(name);
-}
-
 /**
- * Opens the task in a file, which is named after it.
+ * Opens the task in a file, which is named after it; undefined for a name that is not that of a file.
  * @throws {DataError} for a file that cannot be read, and the first row that cannot be used
  */
-export async function openOwnTask(path: string): Promise<OwnTask> {
+export async function openOwnTask(path: string): Promise<OwnTask | undefined> {
+  if (!FILE.test(path)) return undefined;
   const name = basename(path).replace(FILE, "").replace(/\W+/g, "_");
   const about = { name, title: name, source: path, file: path, folder: ".", rows: [path] };
   const { rows } = await readTaskData(freeAnswers(about), path, 0);
@@ -88,7 +82,8 @@ const TASKS: Readonly<Record<Form, (about: About, rows: readonly Row[]) => OwnTa
   tests: (about, rows) =>
     codeTask(codeStops(rows.every(beginsFunction) ? "humaneval" : "mbpp"), {
       ...about,
-      arrange: (rows) => rows.map((row, i) => new Row({ problem: problemOf(row, i) }, row.place)),
+      metrics: ["pass@1", "pass@10", "pass@100"],
+      arrange: (rows) => rows.map(problemRow),
     }),
 };
 
@@ -138,23 +133,27 @@ function beginsFunction(row: Row): boolean {
     row.text("prompt").split("\n").some((line) => line.startsWith(`def ${name}(`));
 }
 
-function problemOf(row: Row, index: number) {
-  const given = row.fields.tests,
-    entryPoint = row.has("entry_point") ? row.text("entry_point") : "";
-  if (entryPoint !== "" && !IDENTIFIER.test(entryPoint)) {
-    throw row.wrong("entry_point", "the name of a function");
-  }
+/** A row whose tests are inputs of a function that runs them; right is what its reference returns, nothing. */
+function problemRow(row: Row, index: number): Row {
+  const given = row.fields.tests, needed = row.has("entry_point") ? row.text("entry_point") : "";
   const tests = typeof given === "string" ? [given] : row.texts("tests");
   if (tests.every((test) => test.trim() === "")) throw row.wrong("tests", "Python text");
+  if (!/^([\p{L}_][\p{L}\p{N}_]*)?$/u.test(needed)) {
+    throw row.wrong("entry_point", "the name of a function");
+  }
   // As in HumanEval, a check is a function that is given the one to test.
   const check = tests.some((test) => /^def check\(/m.test(test));
-  if (check && entryPoint === "") throw row.error('has a "check" function and no "entry_point"');
-  return {
+  if (check && needed === "") throw row.error('has a "check" function and no "entry_point"');
+  const inputs = [...tests, ...check ? [`check(${needed})`] : []];
+  const runner = (does: string) => `\ndef _parscale_test(test):\n    ${does}\n`;
+  const problem: CodeProblem = {
     taskId: String(index),
-    benchmark: "own",
-    prompt: row.text("prompt"),
-    entryPoint,
-    canonicalSolution: "",
-    tests: { kind: "asserts", tests: check ? [...tests, `check(${entryPoint})`] : tests },
-  } as const;
+    benchmark: "humaneval",
+    prompt: "",
+    entryPoint: "_parscale_test",
+    canonicalSolution: runner("pass"),
+    tests: { kind: "inputs", base: inputs.map((one) => JSON.stringify([one])), plus: [], atol: 0 },
+    own: { suffix: runner("exec(test, globals())"), needed },
+  };
+  return new Row({ prompt: row.text("prompt"), problem }, row.place);
 }

@@ -31,11 +31,6 @@ export type CodeTests =
     readonly kind: "check";
     /** Python text that defines `check(candidate)`. */
     readonly test: string;
-  }
-  | {
-    readonly kind: "asserts";
-    /** Python texts that raise an error where the program is wrong. */
-    readonly tests: readonly string[];
   };
 
 /** One problem. */
@@ -43,15 +38,17 @@ export interface CodeProblem {
   /** `HumanEval/0`, `Mbpp/2`. */
   readonly taskId: string;
   /** Decides stops and the form of inputs. */
-  readonly benchmark: Benchmark | "own";
+  readonly benchmark: Benchmark;
   /** As in the file. */
   readonly prompt: string;
-  /** The function that tests call; empty where a program is run as it is. */
+  /** The function that tests call. */
   readonly entryPoint: string;
   /** Follows the prompt. */
   readonly canonicalSolution: string;
   /** Tests to pass. */
   readonly tests: CodeTests;
+  /** Of a user's own problem: text after every program, and the function to reduce an answer to, if any. */
+  readonly own?: { readonly suffix: string; readonly needed: string };
 }
 
 const PREFIX: Readonly<Record<Benchmark, string>> = { humaneval: "HumanEval/", mbpp: "Mbpp/" };

@@ -25,9 +25,6 @@ const PATIENCE = { call: 120, all: 600 };
  */
 const LIMIT = { least: 4, factor: 4, most: 60 };
 
-/** Seconds for each test of a problem without a reference solution. */
-const ASSERTS_LIMIT = 10;
-
 /** Results longer than this together are read again each time rather than held in memory. */
 const HELD_CHARACTERS = 4 << 20;
 
@@ -75,7 +72,6 @@ export class References {
 
   /** The reference of a problem; each is made once. */
   async of(problem: CodeProblem): Promise<Reference | Unavailable> {
-    if (problem.tests.kind === "asserts") return withoutReference(problem.tests.tests);
     const key = hash("sha256", JSON.stringify([FORMAT, this.pythonVersion, problem]));
     const path = `${this.#folder}/${key}.json.gz`;
     const made = await this.#known.getOrInsertComputed(key, () => this.#make(problem, path));
@@ -121,13 +117,6 @@ export class References {
     );
     return { ...known, limits, seconds };
   }
-}
-
-/** Tests that expect no results: each is an input, with more time than most need. */
-function withoutReference(tests: readonly string[]): Reference {
-  const inputs = tests.map((test) => JSON.stringify([test])), seconds = tests.map(() => 0);
-  const limits = tests.map(() => ASSERTS_LIMIT);
-  return { inputs, rule: "", base: tests.length, expected: [], limits, seconds };
 }
 
 /** A part of a reference's inputs. */
