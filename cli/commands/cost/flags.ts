@@ -97,19 +97,12 @@ const modelFlags = flagGroup("Model", {
 const listFlag = { type: "int", min: 1, list: "comma" } as const;
 
 const workFlags = flagGroup("Work", {
-  mode: {
-    type: "choice",
-    choices: ["infer", "train"],
-    default: "infer",
-    summary: "Predict generation, or a training step",
-    details: "Only infer is checked against the paper's numbers; train follows the same roofline.",
-  },
   batch: {
     ...listFlag,
     max: 1_000_000,
     default: [1],
     unit: "sequences",
-    summary: "Batch size: sequences at a time, rows per step in training",
+    summary: "Batch size: sequences at a time",
     details: "Lists and ranges.",
   },
   input: {
@@ -117,7 +110,6 @@ const workFlags = flagGroup("Work", {
     max: 10_000_000,
     unit: "tokens",
     defaultText: "64",
-    requires: ["mode=infer"],
     summary: "Prompt tokens",
     details: "Lists and ranges. --svg averages over 64, 128, 256 and 512 when both lengths are " +
       "left out.",
@@ -127,40 +119,8 @@ const workFlags = flagGroup("Work", {
     max: 10_000_000,
     unit: "tokens",
     defaultText: "64",
-    requires: ["mode=infer"],
     summary: "Generated tokens",
     details: "Lists and ranges. --svg takes each --input as its own output when left out.",
-  },
-  "micro-batch": {
-    ...listFlag,
-    unit: "rows",
-    defaultText: "--batch",
-    requires: ["mode=train"],
-    summary: "Micro-batch size in training",
-    details: "Lists and ranges. Must divide --batch.",
-  },
-  "seq-len": {
-    ...listFlag,
-    max: 10_000_000,
-    unit: "tokens",
-    defaultText: "2048",
-    requires: ["mode=train"],
-    summary: "Tokens per row in training",
-    details: "Lists and ranges.",
-  },
-  "train-params": {
-    type: "choice",
-    choices: ["all", "introduced"],
-    defaultText: "all",
-    requires: ["mode=train"],
-    summary: "Train all parameters, or only the ParScale parameters",
-    details: "Backward passes count twice the forward one for all, once for introduced.",
-  },
-  recompute: {
-    type: "switch",
-    requires: ["mode=train"],
-    summary: "Activation checkpointing: recompute in the backward pass",
-    details: "In training. Takes one more forward pass and far less memory.",
   },
 });
 
@@ -219,7 +179,7 @@ const bits = (what: string, more: string) =>
   ({
     type: "choice",
     choices: ["4", "8", "16", "32"],
-    defaultText: "16; 32 in training",
+    defaultText: "16",
     summary: `Bits per ${what}`,
     details: more,
   }) as const;
@@ -229,7 +189,6 @@ const methodFlags = flagGroup("Method", {
     type: "choice",
     choices: ["exact", "paper"],
     default: "exact",
-    conflictsWith: ["mode=train"],
     summary: "A corrected roofline, or the paper's script to the last digit",
     details: "docs/analysis.md lists what differs.",
   },
@@ -243,7 +202,7 @@ const methodFlags = flagGroup("Method", {
     type: "choice",
     choices: ["shared", "copied"],
     default: "shared",
-    requires: ["mode=infer", "method=exact"],
+    requires: ["method=exact"],
     summary: "Whether sequences share prefixes or copy them",
     details: "Only for --method exact; the paper always copies.",
   },
@@ -251,7 +210,7 @@ const methodFlags = flagGroup("Method", {
     type: "duration",
     min: 0,
     default: 0,
-    requires: ["mode=infer", "method=exact"],
+    requires: ["method=exact"],
     summary: "Fixed overhead per forward pass",
     details: "For launch cost that was measured, such as 20ms. Only for --method exact.",
   },
@@ -271,7 +230,6 @@ const questionFlags = flagGroup("Questions", {
   svg: {
     type: "output",
     placeholder: "FILE",
-    requires: ["mode=infer"],
     summary: "Draw loss against memory and latency, as the paper does",
     details: "Sizes of the paper, with arrows for more parameters and for more streams; means " +
       "over all batches and lengths. The file appears complete or not at all.",
@@ -285,8 +243,8 @@ const questionFlags = flagGroup("Questions", {
 
 export const command = defineCommand({
   description:
-    "Computes memory, latency and arithmetic of generation, or of a training step, from the shape " +
-    "of a model and the rates of the hardware. Nothing of the model is run; `parscale bench` measures it.\n\n" +
+    "Computes memory, latency and arithmetic of generation from the shape of a model and the rates " +
+    "of the hardware. Nothing of the model is run; `parscale bench` measures it.\n\n" +
     "--method exact, the default, is a roofline; --method paper gives the numbers of the ParScale " +
     "paper's own script to the last digit.\n\n" +
     "`parscale cost ls` prints the hardware that is known by name.",
@@ -298,9 +256,6 @@ export const command = defineCommand({
     "A shape without files, on hardware of your own":
       "parscale cost --hidden-size 2048 --intermediate-size 11008 --hardware mine " +
       "--bandwidth 200 --tflops 20 --capacity 16",
-    "Does training fit?":
-      "parscale cost --mode train --model 1.6B --streams 4 --train-params introduced " +
-      "--batch 64 --micro-batch 1..8*2 --recompute",
     "On this machine": "parscale cost --model qwen-p4 --hardware this-machine --streams 1,4",
   },
   arguments: [

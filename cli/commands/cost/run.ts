@@ -15,7 +15,6 @@ import {
   widerSizes,
 } from "../../../core/analysis/cost_family.ts";
 import { paperCost, printedLine } from "../../../core/analysis/cost_paper.ts";
-import { trainCost } from "../../../core/analysis/cost_train.ts";
 import { type CostDevice, DEVICES } from "../../../core/analysis/devices.ts";
 import { predictLoss } from "../../../core/analysis/law.ts";
 import { DataError } from "../../../core/base/errors.ts";
@@ -47,7 +46,7 @@ export async function run(values: CostValues, ctx: Context): Promise<void> {
     return await listHardware(io, invocation);
   }
   const model = await openModel(values, io);
-  const work = workOf(values, model, invocation);
+  const work = workOf(values, model);
   const known = values.hardware === THIS_MACHINE ? undefined : findHardware(values);
   const isFigure = values.svg !== undefined;
   if (ctx.isDryRun && isFigure && known) {
@@ -96,14 +95,13 @@ async function listHardware(io: Io, invocation: Invocation): Promise<void> {
 
 /** Writes a row per configuration. */
 async function estimate(setting: Setting, io: Io, invocation: Invocation): Promise<void> {
-  const { on, values: { mode, method, hardware } } = setting;
-  const columns = mode === "train" ? TRAIN_COLUMNS : inferColumns(method);
-  const options = { schema: "parscale.cost/2", shown: columns };
+  const { on, values: { method, hardware } } = setting;
+  const options = { schema: "parscale.cost/3", shown: columnsOf(method) };
   const inputs = inputsOf(setting);
   const needed: number[] = [];
   const rows = function* () {
-    const inferRows = workloadsOf(setting).map((work) => inferRow(setting, work));
-    for (const row of mode === "train" ? trainRows(setting) : inferRows) {
+    for (const work of workloadsOf(setting)) {
+      const row = rowOf(setting, work);
       const bytes = row.memory_bytes as number;
       needed.push(bytes);
       const fits = on.capacityGb === undefined ? null : bytes <= on.capacityGb * 2 ** 30;
@@ -141,14 +139,14 @@ function* workloadsOf(
 }
 
 /** The workload, its cost and the parts. */
-function inferRow(setting: Setting, work: Workload): Row {
+function rowOf(setting: Setting, work: Workload): Row {
   const question = questionOf(setting, setting.model.shape, work);
   if (setting.values.method === "exact") return snakeKeys({ ...work, ...exactCost(question) });
   const cost = paperCost(question);
   return snakeKeys({ ...work, ...cost, printed: printedLine(cost) });
 }
 
-function inferColumns(method: CostValues["method"]): (Column | string)[] {
+function columnsOf(method: CostValues["method"]): (Column | string)[] {
   const isPaper = method === "paper";
   return [
     ...WORK_COLUMNS,
@@ -165,43 +163,6 @@ function inferColumns(method: CostValues["method"]): (Column | string)[] {
 }
 
 const FITS = { key: "fits", show: (fits: unknown) => fits ? "yes" : "no" };
-
-const TRAIN_COLUMNS = [
-  "streams",
-  "batch",
-  { key: "micro_batch", title: "micro-batch" },
-  { key: "seq_len", title: "tokens" },
-  gib("memory", "memory"),
-  gib("weight", "weights"),
-  gib("gradient", "gradients"),
-  gib("moment", "moments"),
-  gib("activation", "activations"),
-  ms("step", "step"),
-  { key: "tokens_per_s", title: "tokens/s" },
-  FITS,
-];
-
-function* trainRows(setting: Setting): Generator<Row> {
-  const { model, prefixTokens, batches, seqLens } = setting;
-  const { trainParams = "all", recompute } = setting.values;
-  for (const streams of setting.streams) {
-    for (const { batch, microBatch } of batches) {
-      for (const seqLen of seqLens) {
-        const work = { streams, prefixTokens, batch, input: seqLen, output: 0 };
-        const cost = trainCost({
-          ...questionOf(setting, model.shape, work),
-          rows: batch,
-          microBatch,
-          seqLen,
-          params: trainParams,
-          recompute,
-        });
-        const sizes = { streams, prefixTokens, batch, microBatch, seqLen, trainParams, recompute };
-        yield snakeKeys({ ...sizes, ...cost });
-      }
-    }
-  }
-}
 
 const FIGURE_COLUMNS = [
   "way",

@@ -57,10 +57,6 @@ export interface Work {
   readonly prefixTokens: number;
   /** Prompt and new tokens of generation. */
   readonly lengths: readonly { readonly input: number; readonly output: number }[];
-  /** Rows per training step, and rows at a time. */
-  readonly batches: readonly { readonly batch: number; readonly microBatch: number }[];
-  /** Tokens of a row in training. */
-  readonly seqLens: readonly number[];
 }
 
 /** A model as far as its cost goes. */
@@ -86,23 +82,14 @@ export function check(values: CostValues, invocation: Invocation): void {
 }
 
 /** Resolves the lists for a model, and checks lengths. */
-export function workOf(values: CostValues, model: CostModel, { origins }: Invocation): Work {
-  const { svg, mode } = values;
-  const introduced = mode === "train" && values.trainParams === "introduced" &&
-    origins["train-params"] === "flag";
-  if (introduced && Math.max(model.streams, ...values.streams) === 1) {
-    throw new UsageError("`--train-params introduced` needs more than one stream", {
-      hints: ["add `--streams 4`"],
-    });
-  }
+export function workOf(values: CostValues, model: CostModel): Work {
+  const { svg } = values;
   return {
     streams: svg === undefined
       ? orDefault(values.streams, [model.streams])
       : [...new Set([1, ...orDefault(values.streams, [1, 2, 4, 8])])].sort((a, b) => a - b),
     prefixTokens: values.prefixTokens ?? model.prefixTokens,
-    lengths: mode === "train" ? [] : lengthsOf(values, model),
-    batches: mode === "train" ? batchesOf(values) : [],
-    seqLens: mode === "train" ? seqLensOf(values, model) : [],
+    lengths: lengthsOf(values, model),
   };
 }
 
@@ -113,9 +100,8 @@ export function settingOf(
   work: Work,
   hardware: CostDevice,
 ): Setting {
-  const { mode, bandwidth, tflops, capacity } = values;
-  const width = (given: string | undefined, stored?: number) =>
-    Number(given ?? (mode === "train" ? 32 : stored ?? 16));
+  const { bandwidth, tflops, capacity } = values;
+  const width = (given: string | undefined, stored?: number) => Number(given ?? stored ?? 16);
   const weight = width(values.weightBits, model.weightBits);
   const activation = width(values.activationBits);
   const { tflops32: _32, tops8: _8, tops4: _4, ...plain } = hardware;
@@ -159,31 +145,13 @@ function lengthsOf({ input, output, svg }: CostValues, model: CostModel) {
   return lengths;
 }
 
-function seqLensOf({ seqLen }: CostValues, model: CostModel): readonly number[] {
-  const seqLens = orDefault(seqLen, [2048]);
-  checkContext(model, Math.max(...seqLens));
-  return seqLens;
-}
-
-function batchesOf({ batch, microBatch: micro }: CostValues): Work["batches"] {
-  const batches = batch.flatMap((batch) =>
-    orDefault(micro, [batch]).map((microBatch) => ({ batch, microBatch }))
-  );
-  const wrong = batches.find(({ batch, microBatch }) => batch % microBatch !== 0);
-  if (wrong === undefined) return batches;
-  throw new UsageError(
-    `\`--micro-batch ${wrong.microBatch}\` does not divide \`--batch ${wrong.batch}\``,
-    { hints: ["pass a divisor of --batch"] },
-  );
-}
-
 /** Refuses more tokens than the model has positions. */
 function checkContext({ config, name }: CostModel, tokens: number): void {
   const { maxPositionEmbeddings: limit = Infinity } = config ?? {};
   if (tokens <= limit) return;
   throw new UsageError(
     `${tokens} tokens exceed the context of "${name}", ${limit}`,
-    { hints: ["shorten --input, --output or --seq-len"] },
+    { hints: ["shorten --input or --output"] },
   );
 }
 

@@ -30,7 +30,7 @@ export const WORK_COLUMNS = ["streams", "batch", "input", "output"];
 
 /** The line above a table that says what it is about. */
 export function headline(
-  { model, on, efficiency, values: { mode, method }, widths }: Setting,
+  { model, on, efficiency, values: { method }, widths }: Setting,
 ): string {
   const { name, shape } = model;
   const named = name ??
@@ -38,19 +38,16 @@ export function headline(
   const tflops = peakTflops(on, Math.max(widths.weight, widths.activation));
   return `${named} on ${on.name}: ${formatNumber(on.bandwidthGbS)} GB/s x ` +
     `${efficiency.memory}, ${formatNumber(tflops)} TFLOPS x ${efficiency.flops}, ` +
-    `${formatNumber(widths.weight)} bits, ${
-      mode === "train" ? "a training step" : `method ${method}`
-    }`;
+    `${formatNumber(widths.weight)} bits, method ${method}`;
 }
 
 /** The inputs of a row under their JSON names, without the workload. */
 export function inputsOf(setting: Setting): Row {
   const { model: { name, shape }, on, efficiency, widths } = setting;
-  const { mode, method, prefixCache, stepOverhead } = setting.values;
-  const isExact = method === "exact" && mode === "infer";
+  const { method, prefixCache, stepOverhead } = setting.values;
+  const isExact = method === "exact";
   return {
     model: name ?? null,
-    mode,
     method,
     hidden_size: shape.hiddenSize,
     intermediate_size: shape.intermediateSize,
