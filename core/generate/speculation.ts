@@ -1,26 +1,26 @@
 /**
- * Speculation by prompt lookup: a draft of the next tokens is what followed the last three tokens, else the
- * last two, where they last stood in prompt and answer. A decode step runs the draft as further tokens of
- * its sequence and keeps them as long as each is the token that is chosen before it.
+ * Prompt lookup (n-gram speculation): the tokens after the last occurrence of the last three tokens, else of
+ * the last two, in prompt and answer are a draft of the next ones. A decode step computes the draft as
+ * further tokens of its sequence, and keeps drafted tokens up to the first that is not chosen.
  *
- * Texts, log-probabilities and random numbers are bit for bit those of single steps, since a step of several
- * tokens runs only on an engine that `isExact`. Times decide the length of drafts, never the tokens.
+ * Texts, log-probabilities and random numbers are bit for bit those of single steps, since steps with drafts
+ * run only where `isExact` holds. Measured times decide the length of drafts, never the tokens.
  */
 import type { Engine } from "./engine.ts";
 
 /** Most tokens drafted in a step, unless told. */
 export const DRAFT_TOKENS = 7;
 
-/** Share of drafted tokens that are expected to be kept at first, after two and after three equal tokens. */
+/** Initial estimates of the share of drafted tokens that are kept, by two and by three equal tokens. */
 const KEPT_AT_FIRST: readonly [number, number] = [0.5, 0.8];
 
 /** Part of a new token in the share, and of a new step in a time. */
 const KEPT_WEIGHT = 0.1, TIME_WEIGHT = 0.2;
 
-/** Cost of a further row in steps of one row, while it is not measured. */
+/** Cost of another row in steps of one row, until it is measured. */
 const ROW_COST = 0.2;
 
-/** Steps after which a time is forgotten, so that a length that did not pay is tried again. */
+/** Steps after which a time is forgotten, so that a length which did not pay is tried again. */
 const MEMORY_STEPS = 1000;
 
 /** Drafts for one sequence. */
@@ -36,7 +36,7 @@ export class Drafter {
     this.#text = [...prompt];
   }
 
-  /** Adds a token to the text, and takes note of whether it was expected. */
+  /** Adds a token to the text and records whether it was expected. */
   push(token: number): void {
     this.#text.push(token);
     if (this.#expected.length === 0) return;
@@ -45,7 +45,7 @@ export class Drafter {
     this.#expected = isKept ? this.#expected.slice(1) : [];
   }
 
-  /** Drafts `count` tokens, or none where the last tokens have not stood in the text before. */
+  /** Returns `count` drafted tokens, or none where the last tokens do not occur earlier in the text. */
   draft(count: number): readonly number[] {
     const text = this.#text, { length } = text;
     let from = -1;
@@ -56,14 +56,14 @@ export class Drafter {
       if (isThree) break;
     }
     const draft: number[] = [];
-    // What reaches the end of the text goes on with the draft itself.
+    // Past the end of the text the draft continues with its own tokens.
     while (from >= 0 && draft.length < count) {
       draft.push(text[from] ?? draft[from - length]!), from++;
     }
     return this.#expected = draft;
   }
 
-  /** Tokens that a step with a draft of `count` tokens is expected to give. */
+  /** Expected tokens of a step with a draft of `count` tokens. */
   gain(count: number): number {
     const kept = this.#kept[this.#order];
     let tokens = 1;
@@ -72,7 +72,7 @@ export class Drafter {
   }
 }
 
-/** Times of decode steps, by sequences and tokens of each; they decide how many tokens are drafted. */
+/** Times of decode steps by number of sequences and tokens of each, which decide the length of drafts. */
 export class StepTimes {
   readonly #times = new Map<string, { ms: number | undefined; step: number }>();
   #steps = 0;
@@ -90,8 +90,8 @@ export class StepTimes {
   }
 
   /**
-   * Tokens per sequence, of a step of sequences with these drafters, that give most tokens in a time: 1, 2,
-   * 4 and so on, with up to `most` rows in all. `lengths` are those of their drafts.
+   * Returns the tokens per sequence that give the most tokens in a time: 1, 2, 4 and so on, up to `most` rows
+   * over all sequences. `lengths` are those of the drafts.
    */
   best(
     drafters: readonly (Drafter | undefined)[],
@@ -119,19 +119,19 @@ export class StepTimes {
   }
 }
 
-/** What was found, by rows. */
+/** Results of `isExact`, by rows. */
 const exact = new WeakMap<Engine, Map<number, Promise<boolean>>>();
 
 /**
- * Returns whether a step of several tokens gives bit for bit what single steps give, up to `rows` tokens.
- * It depends on the kernels of a processor and of a format (some have another one for a single row), not on
- * the values, so that each engine is tried once, on made-up tokens. Never where a step takes its tokens from
- * the device, where each size is a program of its own, or where states cannot be cut back.
+ * Returns whether steps of up to `rows` tokens give bit for bit the logits of single steps. That depends on
+ * the kernels for a processor and a format, some of which have another one for a single row, and not on
+ * values, so each engine is tried once, on made-up tokens. False where a step takes its tokens from the
+ * device, where each size is a program of its own, and where states cannot be cut back.
  */
 export function isExact(engine: Engine, rows: number): Promise<boolean> {
   const { samplesTokens, staticShapes } = engine.device.traits;
   if (samplesTokens || staticShapes || engine.config.delta) return Promise.resolve(false);
-  // A step that does not fit into memory is none that could be drafted.
+  // A step that exceeds the memory limit cannot have a draft.
   return exact.getOrInsertComputed(engine, () => new Map())
     .getOrInsertComputed(rows, () => tryRows(engine, rows).catch(() => false));
 }

@@ -141,7 +141,7 @@ export function lower(program: Program, options: LoweringOptions): Lowered {
   return lowering.run();
 }
 
-/** Least number of matrices, by elements, for each one whose single rows are doubled. */
+/** Least ratio of all elements of coded matrices to those in 4 bits for `doublesRows`. */
 const DOUBLED_SHARE = 8;
 
 /** A program on its way to ONNX; passed to every lowering rule. */
@@ -250,9 +250,9 @@ export class Lowering {
   }
 
   /**
-   * True if a single row is multiplied by 4-bit matrices as two: the library has a kernel of its own for one,
-   * which rounds otherwise than that for several, so that a row would depend on those beside it. Two cost
-   * 1.4 times one, so this is for files with few such matrices, as Q4_K_M where rows are no multiple of 256.
+   * True if a single row is multiplied by a 4-bit matrix as two rows. The library's kernel for one row rounds
+   * differently, so that results would depend on the number of rows. Two rows take 1.4 times as long as one:
+   * only for files with few such matrices, as Q4_K_M files of models whose rows have 896 elements.
    */
   get doublesRows(): boolean {
     const sums = { q8: 0, q4: 0 };
