@@ -353,8 +353,7 @@ async function readOwn(base: Checkpoint, directory: string) {
 
 /** Puts the introduced tensors of an adapter folder over the backbone of an opened checkpoint. */
 async function addAdapter(base: Checkpoint, directory: string): Promise<Checkpoint> {
-  const isOther = await isPeft(directory);
-  const { own, found, backboneSha256 } = isOther
+  const { own, found, backboneSha256 } = await isPeft(directory)
     ? await readPeft(directory, base.config)
     : await readOwn(base, directory);
   const config = { ...base.config, ...own };

@@ -196,15 +196,11 @@ function noWeights({ name }: Repository, listed: readonly HubFile[]): DataError 
   const others = listed.filter(({ path }) => /\.(bin|gguf|pth?|onnx)$/.test(path));
   const found = others.length === 0 ? "" : `; it has "${others[0]!.path}"`;
   const gguf = others.find(({ path }) => isGgufName(path));
-  const isPeft = listed.some(({ path }) => path === PEFT_CONFIG);
+  const remedy = listed.some(({ path }) => path === PEFT_CONFIG)
+    ? "it is an adapter of PEFT: download it, and pass its folder with `--adapter`"
+    : "choose a repository with safetensors weights";
   return new DataError(`the model "${name}" has no ${WEIGHTS_FILE} and no ${INDEX_FILE}${found}`, {
-    hints: [
-      gguf
-        ? `name the file: ${name}:${gguf.path}`
-        : isPeft
-        ? "it is an adapter of PEFT: download it, and pass its folder with `--adapter`"
-        : "choose a repository with safetensors weights",
-    ],
+    hints: [gguf ? `name the file: ${name}:${gguf.path}` : remedy],
   });
 }
 

@@ -134,7 +134,7 @@ function beginsFunction(row: Row): boolean {
 }
 
 /** A row whose tests are inputs of a function that runs them; right is what its reference returns, nothing. */
-function problemRow(row: Row, index: number): Row {
+function problemRow(row: Row): Row {
   const given = row.fields.tests, needed = row.has("entry_point") ? row.text("entry_point") : "";
   const tests = typeof given === "string" ? [given] : row.texts("tests");
   if (tests.every((test) => test.trim() === "")) throw row.wrong("tests", "Python text");
@@ -147,7 +147,7 @@ function problemRow(row: Row, index: number): Row {
   const inputs = [...tests, ...check ? [`check(${needed})`] : []];
   const runner = (does: string) => `\ndef _parscale_test(test):\n    ${does}\n`;
   const problem: CodeProblem = {
-    taskId: String(index),
+    taskId: row.place,
     benchmark: "humaneval",
     prompt: "",
     entryPoint: "_parscale_test",

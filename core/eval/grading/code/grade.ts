@@ -6,7 +6,6 @@
  * process, so a solution passes only by answering right. A task whose code needs a module that the sandbox's
  * Python lacks is `unavailable`, which neither passes nor fails in silence.
  */
-import { hash } from "node:crypto";
 import type { Job, Outcome, Sandbox } from "../../sandbox/job.ts";
 import { runAll, totalLimit } from "../../sandbox/job.ts";
 import { openSandboxes, type Sandboxes, type SandboxOptions } from "../../sandbox/open.ts";
@@ -74,7 +73,7 @@ class SandboxGrader implements Grader {
   /** Everything else. */
   readonly #trusted: Sandbox;
   readonly #references: References;
-  /** By a hash of problem and solution: models often answer the same. */
+  /** By problem and solution: models often answer the same. */
   readonly #graded = new Map<string, Promise<CodeResult>>();
 
   constructor(
@@ -102,7 +101,7 @@ class SandboxGrader implements Grader {
   }
 
   grade(problem: CodeProblem, solution: string): Promise<CodeResult> {
-    const key = hash("sha256", JSON.stringify([problem, solution]));
+    const key = `${problem.taskId} ${solution}`;
     return this.#graded.getOrInsertComputed(key, () => this.#grade(problem, solution));
   }
 
