@@ -1,5 +1,4 @@
 /** Flags of commands that sample tokens, each with a default of its own. */
-import { DRAFT_TOKENS } from "../../core/generate/speculation.ts";
 
 export const maxTokensFlag = {
   type: "int",
@@ -23,6 +22,9 @@ export const topPFlag = {
   summary: "Nucleus sampling: keep tokens up to this total probability",
   details: "The smallest set that reaches it is kept.",
 } as const;
+
+/** Most tokens drafted in a step, unless told. */
+export const DRAFT_TOKENS = 7;
 
 export const speculateFlag = {
   type: "int",

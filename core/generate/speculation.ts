@@ -8,9 +8,6 @@
  */
 import type { Engine } from "./engine.ts";
 
-/** Most tokens drafted in a step, unless told. */
-export const DRAFT_TOKENS = 7;
-
 /** Initial estimates of the share of drafted tokens that are kept, by two and by three equal tokens. */
 const KEPT_AT_FIRST: readonly [number, number] = [0.5, 0.8];
 

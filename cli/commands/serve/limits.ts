@@ -1,9 +1,9 @@
 /** Access and limits of `parscale serve`. */
 import { UsageError } from "../../../core/base/errors.ts";
 import { isLoopbackHost } from "../../../core/serve/access.ts";
-import { DRAFT_TOKENS } from "../../../core/generate/speculation.ts";
 import type { ServiceOptions } from "../../../core/serve/service.ts";
 import type { ValuesOf } from "../../framework/command.ts";
+import { DRAFT_TOKENS } from "../../input/decoding_flags.ts";
 import { refuseFlags, refuseFormat } from "../../input/forms.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";

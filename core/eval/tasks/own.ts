@@ -29,7 +29,8 @@ const FORMS = 'a row is {"prompt": ..., "answer": ...}, {"prompt": ..., "choices
   '"answer": ...} or {"prompt": ..., "tests": ...}; see docs/evaluation.md';
 
 type OwnTask = ChoiceTask | GenerationTask;
-type Form = "answer" | "choices" | "tests";
+type Form = "choices" | "tests" | "answer";
+type About = Omit<OwnTask, "kind" | "metrics" | "read">;
 
 /**
  * Opens the task in a file, which is named after it; undefined for a name that is not that of a file.
@@ -38,7 +39,8 @@ type Form = "answer" | "choices" | "tests";
 export async function openOwnTask(path: string): Promise<OwnTask | undefined> {
   if (!FILE.test(path)) return undefined;
   const name = basename(path).replace(FILE, "").replace(/\W+/g, "_");
-  const about = { name, title: name, source: path, file: path, folder: ".", rows: [path] };
+  const place = { source: path, file: path, folder: ".", rows: [path] };
+  const about: About = { name, title: name, version: 1, ...place, shots: { count: 0 } };
   const { rows } = await readTaskData(freeAnswers(about), path, 0);
   try {
     const form = formOf(rows[0]!);
@@ -61,16 +63,12 @@ function formOf(row: Row): Form {
   throw row.error('has none of the columns "answer", "choices" and "tests"');
 }
 
-type About = Pick<OwnTask, "name" | "title" | "source" | "file" | "folder" | "rows">;
-
 const TASKS: Readonly<Record<Form, (about: About, rows: readonly Row[]) => OwnTask>> = {
   answer: freeAnswers,
   choices: (about) => ({
     ...about,
     kind: "choice",
-    version: 1,
     metrics: ["acc", "acc_norm"],
-    shots: { count: 0 },
     read(row) {
       const choices = row.texts("choices");
       if (choices.length < 2 || choices.includes("")) {
@@ -92,9 +90,7 @@ function freeAnswers(about: About): GenerationTask {
   const direct: GenerationTask = {
     ...about,
     kind: "generation",
-    version: 1,
     metrics: ["exact_match", "flexible_extract"],
-    shots: { count: 0 },
     // Without a template nothing but an empty line tells that an answer is over.
     stops: ["\n\n"],
     maxTokens: 256,
@@ -105,10 +101,9 @@ function freeAnswers(about: About): GenerationTask {
     },
     openScorer: eachResponse(({ answer }, text) => {
       const matches = (found: string) => Number(exactMatch(found.trim(), answer.trim()));
-      const exact = { exact_match: matches(text) };
-      return /^[-$\d.,\s]*\d\s*$/.test(answer)
-        ? { ...exact, flexible_extract: matches(flexibleExtract(text)) }
-        : exact;
+      const isNumber = /^[-$\d.,\s]*\d\s*$/.test(answer);
+      const last = isNumber && { flexible_extract: matches(flexibleExtract(text)) };
+      return { exact_match: matches(text), ...last };
     }),
   };
   return { ...direct, inChat: { ...direct, stops: [] } };
