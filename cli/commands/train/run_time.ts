@@ -20,21 +20,20 @@ export async function measureRunTime(
   await trainer.accumulate(batch); // the first pass allocates
   if (data.evalSize) await trainer.evaluate(batch);
   const opening = (performance.now() - began) / 1000;
-  const accumulated = await meanSeconds(() => trainer.accumulate(batch));
-  const updated = await meanSeconds(() => trainer.update(1, loop.rates));
+  const accumulated = await meanSeconds(() => trainer.accumulate(batch), 2);
+  const updated = await meanSeconds(() => trainer.update(1, loop.rates), 1);
   const step = accumulated * loop.microBatches + updated;
   const { steps } = loop.schedule;
   if (!data.evalSize) return { step, run: opening + step * steps };
-  const evaluated = await meanSeconds(() => trainer.evaluate(batch));
+  const evaluated = await meanSeconds(() => trainer.evaluate(batch), 2);
   const validations = 1 + Math.ceil(steps / loop.evalEvery);
   const batches = Math.ceil(data.evalSize.rows / options.sizes.batch);
   return { step, run: opening + step * steps + evaluated * batches * validations };
 }
 
-/** Returns the mean of two runs, since other programs disturb a single one. */
-async function meanSeconds(work: () => Promise<unknown>): Promise<number> {
+/** Returns the mean of several runs, since other programs disturb a single one. */
+async function meanSeconds(work: () => Promise<unknown>, times: number): Promise<number> {
   const began = performance.now();
-  await work();
-  await work();
-  return (performance.now() - began) / 2000;
+  for (let i = 0; i < times; i++) await work();
+  return (performance.now() - began) / 1000 / times;
 }
