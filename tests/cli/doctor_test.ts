@@ -63,15 +63,6 @@ Deno.test("a required check that fails is shown with its remedy and gives 4", ()
     assertEquals(rows[0].remedy, "run `deno install`");
   }));
 
-Deno.test("--traits lists every device with what it can do", async () => {
-  const { schema, results } = await documentOf("doctor --traits");
-  assertEquals(schema, "parscale.device_traits/1");
-  const devices = results.map(({ device }: { device: string }) => device);
-  assertEquals(devices, ["reference", "cpu", "webgpu", "cuda", "tfjs"]);
-  assertEquals(results[3].cache_types, ["f32", "bf16"]);
-  assertEquals([results[1].partial_views, results[2].partial_views], [true, false]);
-});
-
 Deno.test("--device cuda without a driver ends at the libraries, with 4 and what to report", async () => {
   const env = { PARSCALE_LIBCUDA: "/nowhere/libcuda.so.1" };
   const { code, stdout } = await runParscale("doctor --device cuda --json", { env });

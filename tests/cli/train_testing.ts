@@ -137,7 +137,7 @@ export class Workplace {
   }
 }
 
-/** Puts the models, `rows.jsonl` and `texts.jsonl` into a folder. */
+/** Puts the models, `rows.jsonl`, a batch of it and `texts.jsonl` into a folder. */
 export function fillWorkplace(cwd: string): Workplace {
   const place = new Workplace(cwd);
   for (const [name, model] of Object.entries(LINKS)) {
@@ -145,6 +145,7 @@ export function fillWorkplace(cwd: string): Workplace {
   }
   const rows = EXPECTED.train[0].batches.flat();
   place.write("rows.jsonl", jsonLines(...rows.map((tokens: number[]) => ({ tokens }))));
+  place.write("batch.jsonl", place.read("rows.jsonl").split("\n").slice(0, 4).join("\n"));
   place.write("texts.jsonl", jsonLines(...texts(60)));
   return place;
 }

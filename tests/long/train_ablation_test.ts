@@ -4,7 +4,10 @@ import { jsonLines, parseLines } from "../cli/models.ts";
 import { runParscale } from "../cli/run.ts";
 import { ROWS, withWorkplace, type Workplace } from "../cli/train_testing.ts";
 
-const BATCH = `${ROWS} --overfit-one-batch --schedule constant --warmup 0 --lr 3e-3 --steps 12`;
+/** Training on one batch, over and over. */
+const BATCH = `${
+  ROWS.replace("rows", "batch")
+} --schedule constant --warmup 0 --lr 3e-3 --steps 12`;
 
 /** Weights of each token of a row under a saved model. */
 async function scored(place: Workplace, run: string): Promise<number[][]> {

@@ -111,16 +111,6 @@ Deno.test("Ctrl-C, SIGTERM and SIGHUP save, and say how to continue", () =>
     await assertSameResult(place, "run", "whole");
   }));
 
-Deno.test("the batch that is overfitted is the same after a break", () =>
-  withWorkplace(async (place) => {
-    const line = `--model p2 ${ROWS} --micro-batch 2 --overfit-one-batch --steps 6 --save-every 3`;
-    await place.trained(`${line} --out whole`);
-    await place.trained(`${line} --out run`);
-    place.write("run/last", "checkpoint-000003\n");
-    await place.trained("--resume --out run");
-    await assertSameResult(place, "run", "whole");
-  }));
-
 Deno.test("--keep never removes the newest checkpoint, nor later ones that were left behind", () =>
   withWorkplace(async (place) => {
     await place.trained(`--model p2 ${ROWS} --steps 6 --save-every 3 --out run`);

@@ -108,11 +108,14 @@ realTest(
   (path) =>
     withScratch(async (cwd) => {
       const env = { PARSCALE_CACHE: `${cwd}/cache` };
-      await Deno.writeTextFile(`${cwd}/text.txt`, TEXTS.Python);
+      await Deno.writeTextFile(
+        `${cwd}/rows.jsonl`,
+        JSON.stringify({ text: TEXTS.Python.slice(0, 160) }),
+      );
       const rates = "--lr 0.001 --lr-prefix 0.01 --schedule constant --warmup 1";
-      const sizes = `--seq-len 64 --batch 1 --steps ${STEPS} --overfit-one-batch`;
+      const sizes = `--seq-len 64 --batch 1 --steps ${STEPS} --no-pack`;
       const line =
-        `--streams 2 --train-params introduced --data text.txt ${sizes} ${rates} --out run`;
+        `--streams 2 --train-params introduced --data rows.jsonl ${sizes} ${rates} --out run`;
       const args = ["train", "--model", path, ...line.split(" "), "-q"];
       const options = { cwd, env, stdin: "null", stdout: "null", stderr: "null" } as const;
       const metrics = async () => {

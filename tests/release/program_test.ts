@@ -20,7 +20,7 @@ import { compiledProgram, execute, readOnly, realBase, runSuite } from "./releas
 const SELECTION: Readonly<Record<string, readonly string[]>> = {
   "cli/convert_test.ts": ["a conversion reports", "--aggregation linear"],
   "cli/cost_test.ts": ["models: a folder", "hardware: flags count", "the figure"],
-  "cli/doctor_test.ts": ["a healthy machine", "--traits"],
+  "cli/doctor_test.ts": ["a healthy machine"],
   "long/eval_code_test.ts": ["a greedy answer"],
   "cli/generate_test.ts": ["greedy rows", "--json-schema", "messages and --chat"],
   "cli/quantize_test.ts": ["a quantized folder generates"],

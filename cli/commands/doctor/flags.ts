@@ -12,21 +12,14 @@ export const command = defineCommand({
   examples: {
     "Check everything": "parscale doctor",
     "Test an NVIDIA GPU step by step": "parscale doctor --device cuda",
-    "Compare the devices": "parscale doctor --traits",
     "List failures for a script":
       `parscale doctor --json | jq -e '.results[]|select(.status=="fail")'`,
   },
   flags: flagGroup("Result", {
-    traits: {
-      type: "switch",
-      summary: "Show what each device can do instead",
-      details: "One row per device, whether it is present or not.",
-    },
     device: {
       type: "choice",
       choices: ["cuda", ...OTHER_GPUS],
       configurable: false,
-      conflictsWith: ["traits"],
       summary: "Test a GPU step by step instead",
       details:
         "Libraries, context, memory, a copy, the compiler, every kernel beside the reference, " +
@@ -37,7 +30,7 @@ export const command = defineCommand({
     "clear-cache": {
       type: "switch",
       configurable: false,
-      conflictsWith: ["traits", "device"],
+      conflictsWith: ["device"],
       summary: "Remove kept quantized weights instead",
       details: "`--quantize` quantizes anew at the next start.",
     },

@@ -2,13 +2,11 @@
 import { clearCache, weightCacheFolder } from "../../../core/checkpoint/quantized_cache.ts";
 import { openMachine } from "../../../core/runtime/cuda/open.ts";
 import { recordVerified } from "../../../core/runtime/cuda/verified.ts";
-import { TRAITS } from "../../../core/runtime/traits.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import type { Context } from "../../framework/context.ts";
-import { type Invocation, snakeKeys } from "../../output/document.ts";
+import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { Report, reportRows } from "../../output/report.ts";
-import type { Row } from "../../output/table.ts";
 import { bytesText } from "../../output/units.ts";
 import { CHECKS, type Finding, findingOf } from "./checks.ts";
 import { bringUp } from "../../../core/bringup/stages.ts";
@@ -16,16 +14,12 @@ import type { command } from "./flags.ts";
 
 /** Runs the command; the number is its exit code, 4 when something required is missing. */
 export async function run(
-  { traits, device, clearCache: clears }: ValuesOf<typeof command>,
+  { device, clearCache: clears }: ValuesOf<typeof command>,
   ctx: Context,
 ): Promise<number> {
   const { io, invocation } = ctx;
   ctx.begin();
   if (device !== undefined) return await bringUpDevice(device, io, invocation);
-  if (traits) {
-    await reportRows(io, invocation, { schema: "parscale.device_traits/1" }, traitRows());
-    return 0;
-  }
   if (clears) {
     await clearWeights(io, invocation);
     return 0;
@@ -54,18 +48,6 @@ export async function run(
   report.ending(`\n${summaryOf(devices)}`);
   await report.finish();
   return failed ? 4 : 0;
-}
-
-/** The devices' traits, in the words of `core/runtime/traits.ts`. */
-function traitRows(): Row[] {
-  return Object.entries(TRAITS).map(
-    (
-      [device, { processBytes: _process, allocatorShare: _share, bufferSizes: _sizes, ...traits }],
-    ) => ({
-      device,
-      ...snakeKeys(traits),
-    }),
-  );
 }
 
 /** A device, and what its check found. */

@@ -146,11 +146,6 @@ export const trainingFlags = flagGroup("Training", {
     details: "Takes much less memory and about a third more time; the result is the same. On by " +
       "itself where a run would not fit the memory otherwise.",
   },
-  "overfit-one-batch": {
-    type: "switch",
-    summary: "Overfit the first batch, to check a setup",
-    details: "A quick check: the loss must go to nearly zero.",
-  },
 });
 
 export const runFlags = flagGroup("Run", {

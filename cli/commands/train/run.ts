@@ -4,8 +4,6 @@ import { type JsonObject, readJsonObject } from "../../../core/base/files.ts";
 import { VERSION } from "../../../core/base/version.ts";
 import { BACKBONE_KEY } from "../../../core/checkpoint/config.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
-import type { DivisibleFeed } from "../../../core/collective/collective.ts";
-import type { Batch } from "../../../core/data/batches.ts";
 import { elementCount } from "../../../core/model/parameters.ts";
 import { type StepReport, train, type Validation } from "../../../core/train/loop.ts";
 import { requireNoRun, RUN_SCHEMA, RunFolder } from "../../../core/train/run_folder.ts";
@@ -81,7 +79,7 @@ async function claimFolder(
   await requireNoRun(out, overwrite);
   return async (run) => {
     const folder = opened.use(await RunFolder.create(out, overwrite));
-    folder.writeConfig(configOf(run, plan, invocation));
+    folder.writeConfig(configOf(run, invocation));
     return folder;
   };
 }
@@ -105,8 +103,6 @@ async function trainInto(
   };
   await ranks.compare(run, trainer, sharedPlan(plan));
   await removeOld(start.step); // those of a run that was killed before it removed them
-  const microBatches = values.batch / run.trainer.sizes.batch;
-  const feed = values.overfitOneBatch ? sameBatches(run, microBatches) : run.stream;
   const flops = trainingFlops(run.trainer) * run.loop.microBatches;
 
   using report = new Report(io, invocation, {
@@ -177,7 +173,7 @@ async function trainInto(
   const began = performance.now();
   let end: TrainingState;
   try {
-    end = await train(trainer, trainer.collective.share(feed), start, run.loop, hooks);
+    end = await train(trainer, trainer.collective.share(run.stream), start, run.loop, hooks);
   } catch (error) {
     throw withLastCheckpoint(error, newest);
   }
@@ -228,19 +224,6 @@ async function begin(
   return state;
 }
 
-/** The `count` batches of the first step, for ever. */
-function sameBatches(run: PreparedRun, count: number): DivisibleFeed<Batch> {
-  const { cursor } = run.stream; // where a resumed run finds the same batches
-  const batches = Array.from({ length: count }, () => run.stream.next())
-    .filter((batch) => batch !== undefined);
-  let next = 0;
-  return {
-    next: () => batches[next++ % batches.length],
-    skip: () => next++ >= 0,
-    cursor,
-  };
-}
-
 function writeEvents(events: EventWriter, row: Readonly<Record<string, unknown>>): void {
   for (const [key, value] of Object.entries(row)) {
     if (typeof value !== "number" || key === "step") continue;
@@ -264,7 +247,7 @@ function interrupted(signal: EndingSignal, out: string, state: TrainingState): I
 }
 
 /** Returns what `config.json` of the run records. */
-function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocation) {
+function configOf(run: PreparedRun, invocation: Invocation) {
   const { sizes, recompute, accumulates } = run.trainer;
   return {
     schema: RUN_SCHEMA,
@@ -280,7 +263,6 @@ function configOf(run: PreparedRun, plan: TrainPlan, invocation: Invocation) {
     eval_fingerprint: run.data.evalFingerprint ?? null,
     trained: run.source.trained.map(({ name }) => name),
     trained_params: run.source.trained.reduce((sum, { shape }) => sum + elementCount(shape), 0),
-    overfit_one_batch: plan.values.overfitOneBatch,
     config: {
       ...configKeys(invocation.config),
       train_params: run.source.params,
