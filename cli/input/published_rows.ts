@@ -34,15 +34,6 @@ import type { Io } from "../output/io.ts";
 import { Report } from "../output/report.ts";
 import { bytesText, counted } from "../output/units.ts";
 
-/** Published files of tasks in the cache, and in the folder of `data` where one is given. */
-export interface FetchPlan {
-  readonly kind: "fetch";
-  readonly tasks: RowsPlan["tasks"];
-  /** The folder; undefined for the cache. */
-  readonly data: string | undefined;
-  readonly overwrite: boolean;
-}
-
 /** Reads the rows of a plan, fetching those that are published and not in the cache. */
 export async function prepareRows(plan: RowsPlan, io: Io): Promise<PreparedTask[]> {
   const fetched = plan.data === undefined ? await fetchTasks(plan.tasks, io) : new Map();
@@ -148,7 +139,7 @@ function summaryOf({ source, licence, files }: MissingFiles, found?: readonly Hu
 }
 
 /** Lines for `eval fetch --dry-run`. */
-export async function describeFetch({ tasks, data }: FetchPlan, io: Io): Promise<string[]> {
+export async function describeFetch({ tasks, data }: RowsPlan, io: Io): Promise<string[]> {
   const lines = await planFetch(tasks, io);
   if (lines.length === 0) lines.push("all files are in the cache");
   return data === undefined ? lines : [...lines, `would copy all files to ${data}`];
@@ -156,7 +147,8 @@ export async function describeFetch({ tasks, data }: FetchPlan, io: Io): Promise
 
 /** `parscale eval fetch`: fills the cache, and with --data a folder of benchmarks. */
 export async function fetchFiles(
-  { tasks, data, overwrite }: FetchPlan,
+  { tasks, data }: RowsPlan,
+  overwrite: boolean,
   io: Io,
   invocation: Invocation,
 ): Promise<void> {

@@ -22,7 +22,7 @@ import type { ModelPlan } from "../../input/open_model.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
 import { Turns } from "../../output/row_writer.ts";
-import { type EvaluatePlan, temperaturesOf } from "./plan.ts";
+import { type EvalPlan, temperaturesOf } from "./plan.ts";
 import { TaskProgress } from "./task_progress.ts";
 
 /** An opened model, ready to answer. */
@@ -35,7 +35,7 @@ export interface EvalModel extends Answerer {
 }
 
 /** @throws {UsageError} for a plan without a model, which can only be shown */
-export function requireModel({ model }: EvaluatePlan): ModelPlan {
+export function requireModel({ model }: EvalPlan): ModelPlan {
   if (model !== undefined) return model;
   throw new UsageError("`eval` needs `--model`", {
     hints: ["to score answers that exist already, pass --score FILE"],
@@ -46,15 +46,15 @@ export function requireModel({ model }: EvaluatePlan): ModelPlan {
  * Prepares the model of a plan for its requests.
  * @throws {DataError} for a model without a template for the conversations of `--chat`
  */
-export async function prepareModel(session: Session, plan: EvaluatePlan): Promise<EvalModel> {
+export async function prepareModel(session: Session, { values }: EvalPlan): Promise<EvalModel> {
   const tokenizer = await session.openTokenizer();
-  if (plan.rows.chat && tokenizer.chatTemplate === undefined) {
+  if (values.chat && tokenizer.chatTemplate === undefined) {
     throw new DataError(`"${tokenizer.directory}" has no chat template`, {
       hints: ["leave out `--chat`; a base model was not trained on chats"],
     });
   }
   const { config } = session;
-  const { maxLength = config.maxPositionEmbeddings } = plan;
+  const { maxLength = config.maxPositionEmbeddings } = values;
   requireContext(config, maxLength, `\`--max-length ${maxLength}\``);
   const startToken = startTokenOf(tokenizer, config.eosTokenIds);
   return {
@@ -68,7 +68,7 @@ export async function prepareModel(session: Session, plan: EvaluatePlan): Promis
 
 /** Everything that decides what the samples are. */
 export function identityOf(
-  { rows, sampling, model: modelPlan }: EvaluatePlan,
+  { rows, values }: EvalPlan,
   prepared: readonly PreparedTask[],
   model: EvalModel,
 ): JsonObject {
@@ -86,15 +86,15 @@ export function identityOf(
     ids: rows.ids ?? [],
     shard: rows.shard ? `${rows.shard.part}/${rows.shard.of}` : null,
     chat: rows.chat,
-    n_samples: sampling.nSamples,
-    temperature: sampling.temperature ?? null,
-    top_p: sampling.topP,
-    num_beams: sampling.numBeams,
-    max_tokens: sampling.maxTokens ?? null,
+    n_samples: values.nSamples,
+    temperature: values.temperature ?? null,
+    top_p: values.topP,
+    num_beams: values.numBeams,
+    max_tokens: values.maxTokens ?? null,
     max_length: maxLength,
-    seed: sampling.seed,
+    seed: values.seed,
     // Absent where weights are exact, so that folders from before there was a choice continue.
-    ...(quantize === "f32" ? {} : { quantize, block_size: modelPlan?.blockSize ?? null }),
+    ...(quantize === "f32" ? {} : { quantize, block_size: values.blockSize ?? null }),
   };
 }
 
@@ -113,7 +113,7 @@ export interface Answers {
 
 /** All samples: those in the folder, and those the model now gives. */
 export async function answer(
-  { rows, sampling, batch, model: modelPlan }: EvaluatePlan,
+  { values }: EvalPlan,
   prepared: readonly PreparedTask[],
   model: EvalModel,
   folder: EvalFolder | undefined,
@@ -121,8 +121,8 @@ export async function answer(
 ): Promise<Answers> {
   const samples = await folder?.readSamples() ?? [];
   const earlier = await folder?.readStats() ?? [];
-  const temperatures = temperaturesOf(sampling);
-  const plan = await planDocuments(prepared, rows.chat ? model : undefined);
+  const temperatures = temperaturesOf(values);
+  const plan = await planDocuments(prepared, values.chat ? model : undefined);
   const hashes = new Map(
     plan.map(({ document, hash }) => [`${document.task.name}/${document.id}`, hash]),
   );
@@ -139,16 +139,16 @@ export async function answer(
   const requireTime = () => {
     if (io.interruption.aborted) throw interrupted(io, folder, samples.length);
   };
-  const size = batchSize(model, plan, batch, modelPlan?.memoryLimit, sampling.maxTokens);
+  const size = batchSize(model, plan, values);
   using progress = new TaskProgress(io, plan, { temperatures, batch: size }, done);
   const options = {
     temperatures,
-    topP: sampling.topP,
-    seed: sampling.seed,
-    beams: sampling.numBeams,
+    topP: values.topP,
+    seed: values.seed,
+    beams: values.numBeams,
     eosTokenIds: model.session.config.eosTokenIds,
     eosText: model.session.tokenizer.namedTokens.eos_token,
-    maxTokens: sampling.maxTokens,
+    maxTokens: values.maxTokens,
     batch: size,
     onRead(task: string, done: number, total: number) {
       progress.read(task, done, total);
@@ -240,9 +240,7 @@ async function planDocuments(
 function batchSize(
   { session: { engine }, maxLength }: EvalModel,
   plan: readonly PlannedDocument[],
-  batch: number,
-  memoryLimit: number | undefined,
-  maxTokens: number | undefined,
+  { batch, memoryLimit, maxTokens }: EvalPlan["values"],
 ): number {
   const lengths = plan.map(({ requests: [request] }) =>
     request!.kind === "generate_until"

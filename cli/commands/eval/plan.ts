@@ -14,71 +14,20 @@ import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { parseShard } from "../../input/shard.ts";
 import { requireTask } from "../../input/task.ts";
 import { command } from "./flags.ts";
-import type { FetchPlan } from "../../input/published_rows.ts";
 import type { Invocation } from "../../output/document.ts";
 
 /** Flags of the command. */
 export type EvalValues = ValuesOf<typeof command>;
 
-/** Decoding of free-form answers; undefined leaves a number to the task. */
-type SamplingPlan = Pick<
-  EvalValues,
-  "nSamples" | "temperature" | "topP" | "numBeams" | "maxTokens" | "seed"
->;
-
-/** Scoring of samples, and the folder of the evaluation; the tables of the paper are those of `preset`. */
-export interface ScoringPlan extends
-  Pick<
-    EvalValues,
-    | "out"
-    | "overwrite"
-    | "logFormat"
-    | "passing"
-    | "allowCodeExecution"
-    | "sandbox"
-    | "sanitize"
-    | "preset"
-  > {
+/** What the flags of an evaluation mean, or those of another task of the command. */
+export interface EvalPlan {
+  readonly kind: "evaluate" | "score" | "show" | "fetch" | "list";
+  readonly values: EvalValues;
+  /** Model to ask, or to take the chat template of. */
+  readonly model: ModelPlan | undefined;
+  readonly rows: RowsPlan;
   readonly bounds: readonly Bound[];
 }
-
-/** A model's answers to the rows of tasks, and their scores. */
-export interface EvaluatePlan extends ScoringPlan {
-  readonly kind: "evaluate";
-  /** Undefined for a plan that is only shown. */
-  readonly model: ModelPlan | undefined;
-  readonly rows: RowsPlan;
-  readonly sampling: SamplingPlan;
-  /** Sequences computed together. */
-  readonly batch: number;
-  /** Tokens of prompt and answer; undefined for the model's context. */
-  readonly maxLength: number | undefined;
-  readonly predictOnly: boolean;
-}
-
-/** Scores of samples that exist already. */
-export interface ScorePlan extends ScoringPlan {
-  readonly kind: "score";
-  /** `-` is stdin. */
-  readonly samples: string;
-  readonly rows: RowsPlan;
-}
-
-/** The exact prompts of a task. */
-export interface ShowPlan {
-  readonly kind: "show";
-  readonly rows: RowsPlan;
-  /** For its chat template. */
-  readonly model: ModelPlan | undefined;
-}
-
-/** The tasks that there are, with rows that are found in the folder of `data`. */
-export interface ListPlan extends Pick<EvalValues, "data"> {
-  readonly kind: "list";
-}
-
-/** Plan of `parscale eval`. */
-export type EvalPlan = EvaluatePlan | ScorePlan | ShowPlan | FetchPlan | ListPlan;
 
 /** Rows shown by `eval show` where no number is asked for. */
 const SHOWN_ROWS = 1;
@@ -101,73 +50,63 @@ export async function planEvaluation(
   invocation: Invocation,
 ): Promise<EvalPlan> {
   const [action, ...names] = values.arguments;
-  const { data, overwrite } = values;
+  const refuse = (form: string, own: readonly string[]) =>
+    refuseOthers(invocation, form, own, command.flags);
   switch (action) {
     case "ls":
-      refuseOthers(invocation, "`eval ls`", ["data"], command.flags);
-      return { kind: "list", data };
+      refuse("`eval ls`", ["data"]);
+      return planOf("list", { ...values, shots: [], failUnder: [] }, []);
     case "show":
-      refuseOthers(invocation, "`eval show`", ROWS, command.flags);
+      refuse("`eval show`", ROWS);
       return await showPlan(values, names);
     case "fetch":
-      refuseOthers(invocation, "`eval fetch`", ["data", "overwrite"], command.flags);
-      return { kind: "fetch", tasks: await tasksToFetch(names), data, overwrite };
+      refuse("`eval fetch`", ["data", "overwrite"]);
+      return planOf("fetch", { ...values, shots: [], failUnder: [] }, await tasksToFetch(names));
   }
-  const { nSamples, temperature } = values;
+  const { nSamples, temperature, tasks, score } = values;
   if (temperature === 0 && nSamples > 1) {
     throw new UsageError(`\`--n-samples ${nSamples}\` needs \`--temperature\` above 0`, {
       hints: ["leave out --temperature, or --n-samples"],
     });
   }
-  if (values.score === undefined) return await evaluatePlan(values);
-  refuseOthers(invocation, "`--score`", [...ROWS, ...SCORING], command.flags);
-  return await scorePlan(values, values.score);
-}
-
-async function evaluatePlan(values: EvalValues): Promise<EvaluatePlan> {
-  const { nSamples, temperature, topP, numBeams, maxTokens, seed } = values;
-  const tasks = await selectTasks(values.tasks);
-  return {
-    kind: "evaluate",
-    ...scoringPlan(values, tasks),
-    model: modelOf(values),
-    rows: rowsPlan(values, tasks),
-    sampling: { nSamples, temperature, topP, numBeams, maxTokens, seed },
-    batch: values.batch,
-    maxLength: values.maxLength,
-    predictOnly: values.predictOnly,
-  };
-}
-
-async function scorePlan(values: EvalValues, samples: string): Promise<ScorePlan> {
+  if (score === undefined) return planOf("evaluate", values, await selectTasks(tasks));
+  refuse("`--score`", [...ROWS, ...SCORING]);
   if (values.model !== undefined && !values.chat) {
     throw new UsageError("`--score` cannot be combined with `--model`", {
       hints: ["leave out --model; samples are scored as they are"],
     });
   }
-  if ((await statIfExists(samples))?.isDirectory) {
-    throw new UsageError(`"${samples}" is a folder, not a file`, {
-      hints: [`did you mean ${formatFlag("score", join(samples, "samples.jsonl"))}?`],
+  if ((await statIfExists(score))?.isDirectory) {
+    throw new UsageError(`"${score}" is a folder, not a file`, {
+      hints: [`did you mean ${formatFlag("score", join(score, "samples.jsonl"))}?`],
     });
   }
-  const tasks = await selectTasks(values.tasks);
-  const rows = rowsPlan(values, tasks);
-  return { kind: "score", ...scoringPlan(values, tasks), samples, rows };
+  return planOf("score", values, await selectTasks(tasks));
 }
 
-async function showPlan(values: EvalValues, names: readonly string[]): Promise<ShowPlan> {
+function planOf(kind: EvalPlan["kind"], values: EvalValues, tasks: readonly Task[]): EvalPlan {
+  const { model, failUnder } = values;
+  return {
+    kind,
+    values,
+    bounds: parseBounds(failUnder, tasks),
+    model: model === undefined ? undefined : modelPlan({ ...values, model }),
+    rows: rowsPlan(values, tasks),
+  };
+}
+
+async function showPlan(values: EvalValues, names: readonly string[]): Promise<EvalPlan> {
   if (names.length !== 1) {
     throw new UsageError(`\`eval show\` ${names.length === 0 ? "needs a" : "takes one"} task`, {
       hints: ["`parscale eval show gsm8k`; `parscale eval ls` lists the tasks"],
     });
   }
-  const rows = rowsPlan(values, await selectTasks(names));
-  const limit = rows.limit ?? (rows.ids ? undefined : SHOWN_ROWS);
-  return { kind: "show", rows: { ...rows, limit }, model: modelOf(values) };
+  const limit = values.limit ?? (values.ids.length > 0 ? undefined : SHOWN_ROWS);
+  return planOf("show", { ...values, limit, failUnder: [] }, await selectTasks(names));
 }
 
 /** Tasks of `eval fetch TASK…`, with all that any evaluation of them needs. */
-async function tasksToFetch(names: readonly string[]): Promise<RowsPlan["tasks"]> {
+async function tasksToFetch(names: readonly string[]): Promise<readonly Task[]> {
   if (names.length === 0) {
     throw new UsageError("`eval fetch` needs at least one task", {
       hints: ["type `parscale eval fetch general math race code ifeval` for all of them"],
@@ -175,21 +114,7 @@ async function tasksToFetch(names: readonly string[]): Promise<RowsPlan["tasks"]
   }
   const tasks = await selectTasks(names), own = tasks.find(({ file }) => file !== undefined);
   if (own) throw new UsageError(`"${own.file}" is a file already: there is nothing to fetch`);
-  return tasks.map((task) => ({ task, shots: task.shots.count }));
-}
-
-function modelOf({ model, ...values }: EvalValues): ModelPlan | undefined {
-  return model === undefined ? undefined : modelPlan({ ...values, model });
-}
-
-function scoringPlan(values: EvalValues, tasks: readonly Task[]): ScoringPlan {
-  const { out, overwrite, logFormat, passing, preset } = values;
-  const { allowCodeExecution, sandbox, sanitize } = values;
-  const bounds = parseBounds(values.failUnder, tasks);
-  return {
-    ...{ out, overwrite, logFormat, passing, preset, bounds },
-    ...{ allowCodeExecution, sandbox, sanitize },
-  };
+  return tasks;
 }
 
 /** Flags that decide which rows are asked and how. */
@@ -215,7 +140,7 @@ export function rowsPlan(values: RowValues, tasks: readonly Task[]): RowsPlan {
 
 /** @throws {UsageError} where programs would have to be run against the user's will */
 export function requireCodeAllowed(
-  { allowCodeExecution }: Pick<ScoringPlan, "allowCodeExecution">,
+  { allowCodeExecution }: Pick<EvalValues, "allowCodeExecution">,
 ): void {
   if (allowCodeExecution) return;
   throw new UsageError(
@@ -226,10 +151,10 @@ export function requireCodeAllowed(
 
 /** The same for the tasks of a plan, before they are answered. */
 export function requireTasksAllowed(
-  plan: EvaluatePlan,
+  { values }: EvalPlan,
   prepared: readonly { readonly task: Task }[],
 ): void {
-  if (!plan.predictOnly && prepared.some(({ task }) => isCode(task))) requireCodeAllowed(plan);
+  if (!values.predictOnly && prepared.some(({ task }) => isCode(task))) requireCodeAllowed(values);
 }
 
 /** Tasks of names, suites and files, each once, in the order given. */
@@ -293,7 +218,7 @@ function shotsByTask(
  * several samples are for code tasks, which then have a greedy one before them.
  */
 export function temperaturesOf(
-  { nSamples, temperature }: Pick<SamplingPlan, "nSamples" | "temperature">,
+  { nSamples, temperature }: Pick<EvalValues, "nSamples" | "temperature">,
 ): (task: Task) => readonly number[] {
   if (temperature !== undefined) return () => new Array(nSamples).fill(temperature);
   const sampled = [0, ...new Array(nSamples).fill(0.8)];

@@ -20,15 +20,13 @@ import { counted } from "../../output/units.ts";
 import { noteContinued, openModel } from "../../input/open_model.ts";
 import { fetchFiles, prepareAvailable } from "../../input/published_rows.ts";
 import {
-  type EvaluatePlan,
+  type EvalPlan,
   type EvalValues,
   planEvaluation,
   requireCodeAllowed,
   requireTasksAllowed,
-  type ScorePlan,
-  type ScoringPlan,
 } from "./plan.ts";
-import { describe, listTasks, type Logged, report, showPrompts } from "./show.ts";
+import { type Answered, describe, listTasks, report, showPrompts } from "./show.ts";
 
 /** Runs the command; the number is its exit code. */
 export async function run(values: EvalValues, ctx: Context): Promise<number | void> {
@@ -41,7 +39,7 @@ export async function run(values: EvalValues, ctx: Context): Promise<number | vo
     case "show":
       return await showPrompts(plan, io, invocation);
     case "fetch":
-      return await fetchFiles(plan, io, invocation);
+      return await fetchFiles(plan.rows, values.overwrite, io, invocation);
     case "score":
       return await scoreFile(plan, io, invocation);
     case "evaluate":
@@ -50,70 +48,65 @@ export async function run(values: EvalValues, ctx: Context): Promise<number | vo
 }
 
 /** Answers what is missing, then scores all. */
-async function evaluate(plan: EvaluatePlan, io: Io, invocation: Invocation): Promise<number> {
-  const { out, preset, bounds } = plan;
+async function evaluate(plan: EvalPlan, io: Io, invocation: Invocation): Promise<number> {
+  const { values, rows } = plan, { out } = values;
   // Loads the engine, which no other task of `eval` needs.
   const { answer, identityOf, prepareModel, requireModel } = await import("./answer.ts");
   const asked = requireModel(plan);
-  const { prepared, leftOut } = await prepareAvailable(plan.rows, io);
+  const available = await prepareAvailable(rows, io), { prepared } = available;
   requireTasksAllowed(plan, prepared);
   using session = await openModel(asked, io);
   const model = await prepareModel(session, plan);
   using folder = out === undefined
     ? undefined
-    : await EvalFolder.open(out, identityOf(plan, prepared, model), plan);
+    : await EvalFolder.open(out, identityOf(plan, prepared, model), values);
   const writes = prepared.some(({ task }) => task.kind === "generation");
-  if (writes && !plan.rows.chat) noteContinued(io, session.tokenizer);
+  if (writes && !rows.chat) noteContinued(io, session.tokenizer);
   const { samples, stats } = await answer(plan, prepared, model, folder, io);
-  if (plan.predictOnly) {
-    const { device } = session;
+  const { device, matrices } = session;
+  if (values.predictOnly) {
     using output = new Report(io, invocation, { schema: "parscale.eval-answers/1", device });
     await output.finish({ out: folder!.path, samples: samples.length });
-    return exitCode(leftOut.length > 0 ? "negative" : "done");
+    return exitCode(available.leftOut.length > 0 ? "negative" : "done");
   }
-  await using tools = new Tools(plan, io);
-  const scores = await scoreAll(plan, prepared, samples, tools, folder);
-  return await report(await factsOf(prepared, tools), scores, {
-    ...{ leftOut, preset, bounds, io, invocation, folder },
-    logged: loggedOf(plan, prepared, samples, model.render),
-    model: {
-      fingerprint: model.fingerprint,
-      device: session.device,
-      streams: session.config.streams,
-      beams: plan.sampling.numBeams,
-      quantize: session.matrices === "f32" ? null : session.matrices,
-    },
-    stats,
-  });
+  const about = {
+    fingerprint: model.fingerprint,
+    device,
+    streams: session.config.streams,
+    beams: values.numBeams,
+    quantize: matrices === "f32" ? null : matrices,
+  };
+  const { render } = model;
+  return await score({ ...available, plan, io, invocation, samples, folder, render, stats, about });
 }
 
 /** Scores samples that exist already. */
-async function scoreFile(plan: ScorePlan, io: Io, invocation: Invocation): Promise<number> {
-  const { out, preset, bounds } = plan;
-  const { prepared, leftOut } = await prepareAvailable(plan.rows, io);
-  const samples = await readSampleFile(plan.samples, prepared, io);
-  const identity = { scored: plan.samples, tasks: prepared.map(({ task }) => task.name) };
-  using folder = out === undefined ? undefined : await EvalFolder.open(out, identity, plan);
-  await using tools = new Tools(plan, io);
-  const scores = await scoreAll(plan, prepared, samples, tools, folder);
-  const facts = await factsOf(prepared, tools);
+async function scoreFile(plan: EvalPlan, io: Io, invocation: Invocation): Promise<number> {
+  const { out, score: path = "-" } = plan.values;
+  const available = await prepareAvailable(plan.rows, io), { prepared } = available;
+  const samples = await readSampleFile(path, prepared, io);
+  const identity = { scored: path, tasks: prepared.map(({ task }) => task.name) };
+  using folder = out === undefined ? undefined : await EvalFolder.open(out, identity, plan.values);
   // Without the model there is no template: a conversation is logged as its messages.
   const render: ChatRenderer = (messages) => Promise.resolve(JSON.stringify(messages));
-  const logged = loggedOf(plan, prepared, samples, render);
-  return await report(facts, scores, { leftOut, preset, bounds, io, invocation, folder, logged });
+  return await score({ ...available, plan, io, invocation, samples, folder, render });
+}
+
+async function score(answered: Answered): Promise<number> {
+  const { plan, io, prepared } = answered;
+  await using tools = new Tools(plan.values, io);
+  const scores = await scoreAll(answered, tools);
+  return await report(await factsOf(prepared, tools), scores, answered);
 }
 
 /** Scores samples; the answers that passed go into the folder where that is asked for. */
 async function scoreAll(
-  { passing }: EvaluatePlan | ScorePlan,
-  prepared: readonly PreparedTask[],
-  samples: readonly Sample[],
+  { plan, io, prepared, samples, folder }: Answered,
   tools: Tools,
-  folder: EvalFolder | undefined,
 ): Promise<DocumentScore[]> {
-  const { io } = tools, watch = watchOf(io);
+  const watch = watchOf(io);
   const scores = await scoreSamples(prepared, samples, tools, watch, folder);
-  if (!passing || !folder) return scores;
+  if (!plan.values.passing || !folder) return scores;
   const single = { ...watch, warn: () => {} };
   const lines = await passingLines(prepared, samples, async (some) => (
     some.length === samples.length ? scores : await scoreSamples(prepared, some, tools, single)
@@ -123,17 +116,6 @@ async function scoreAll(
     `${counted(lines.length, "answer")} of ${samples.length} passed: ${folder.path}/${PASSING}`,
   );
   return scores;
-}
-
-/** Answers to be written in the layout of the harness, where that is asked for. */
-function loggedOf(
-  { logFormat, rows }: EvaluatePlan | ScorePlan,
-  prepared: readonly PreparedTask[],
-  samples: readonly Sample[],
-  render: ChatRenderer,
-): Logged | undefined {
-  if (logFormat !== "harness") return undefined;
-  return { prepared, samples, render: rows.chat ? render : undefined };
 }
 
 function watchOf(io: Io): Watch {
@@ -149,12 +131,12 @@ class Tools implements ScoringTools, AsyncDisposable {
   readonly sanitize: boolean;
   #grader: Promise<Grader> | undefined;
 
-  constructor(readonly plan: ScoringPlan, readonly io: Io) {
-    this.sanitize = plan.sanitize;
+  constructor(readonly values: EvalValues, readonly io: Io) {
+    this.sanitize = values.sanitize;
   }
 
   async grader(): Promise<Grader> {
-    requireCodeAllowed(this.plan);
+    requireCodeAllowed(this.values);
     return await (this.#grader ??= this.#open());
   }
 
@@ -172,7 +154,7 @@ class Tools implements ScoringTools, AsyncDisposable {
   async #open(): Promise<Grader> {
     // Loads the sandbox, which only programs need.
     const { openGrader } = await import("../../../core/eval/grading/code/grade.ts");
-    const { sandbox } = this.plan;
+    const { sandbox } = this.values;
     const grader = await openGrader({
       shell: sandbox === "pyodide" ? "none" : sandbox,
       cacheFolder: cacheFolder(this.io.env),

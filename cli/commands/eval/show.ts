@@ -41,36 +41,29 @@ import {
   prepareAvailable,
   prepareRows,
 } from "../../input/published_rows.ts";
-import {
-  type Bound,
-  type EvalPlan,
-  type EvaluatePlan,
-  type ListPlan,
-  requireTasksAllowed,
-  type ShowPlan,
-  temperaturesOf,
-} from "./plan.ts";
+import { type Bound, type EvalPlan, requireTasksAllowed, temperaturesOf } from "./plan.ts";
 
 /** Samples that are scored were decoded somewhere else. */
 const GREEDY_SAMPLE = { nSamples: 1, temperature: undefined, maxTokens: undefined };
 
 /** Text of `--dry-run`: one line per task or source, after that of the model where one is given. */
 export async function describe(plan: EvalPlan, io: Io): Promise<PlanText> {
-  if (plan.kind === "list") return { lines: [] };
-  if (plan.kind === "fetch") return { lines: await describeFetch(plan, io) };
-  if (plan.kind !== "show" && plan.out !== undefined) await requireUsable(plan.out, plan);
-  if (plan.kind === "score") await io.requireFile(plan.samples);
-  const model = plan.kind === "evaluate" ? await describeAnswering(plan, io) : { lines: [] };
-  const sampling = plan.kind === "evaluate" ? plan.sampling : GREEDY_SAMPLE;
+  const { kind, values } = plan;
+  if (kind === "list") return { lines: [] };
+  if (kind === "fetch") return { lines: await describeFetch(plan.rows, io) };
+  if (kind !== "show" && values.out !== undefined) await requireUsable(values.out, values);
+  if (kind === "score") await io.requireFile(values.score!);
+  const model = kind === "evaluate" ? await describeAnswering(plan, io) : { lines: [] };
+  const sampling = kind === "evaluate" ? values : GREEDY_SAMPLE;
   const temperatures = temperaturesOf(sampling);
   // Nothing is fetched for a plan, so prompts cannot be counted before the data is there.
   const published = plan.rows.tasks.filter(({ task }) => PUBLISHED[task.name]);
   const missing = plan.rows.data === undefined ? await planFetch(published, io) : [];
   if (missing.length > 0) return { ...model, lines: [...model.lines, ...missing] };
-  const { prepared, leftOut } = plan.kind === "show"
+  const { prepared, leftOut } = kind === "show"
     ? { prepared: await prepareRows(plan.rows, io), leftOut: [] }
     : await prepareAvailable(plan.rows, io);
-  if (plan.kind === "evaluate") requireTasksAllowed(plan, prepared);
+  if (kind === "evaluate") requireTasksAllowed(plan, prepared);
   const lines = prepared.map((one) =>
     lineOf(one, temperatures(one.task).length, sampling.maxTokens)
   );
@@ -87,7 +80,7 @@ export async function describe(plan: EvalPlan, io: Io): Promise<PlanText> {
 }
 
 /** The model of a plan; without one it is shown all the same. */
-async function describeAnswering(plan: EvaluatePlan, io: Io): Promise<PlanText> {
+async function describeAnswering(plan: EvalPlan, io: Io): Promise<PlanText> {
   const { model } = plan;
   if (model === undefined) return { lines: [] };
   const { prepareModel } = await import("./answer.ts");
@@ -118,7 +111,7 @@ const COLUMNS = ["task", "kind", "shots", "rows", "metrics", "files", "source"];
 
 /** Lists all tasks; with --data also how many rows were found, or what is missing. */
 export async function listTasks(
-  { data }: ListPlan,
+  { rows: { data } }: EvalPlan,
   io: Io,
   invocation: Invocation,
 ): Promise<void> {
@@ -164,7 +157,7 @@ async function foundRows(task: Task, data: string): Promise<string> {
 
 /** Shows prompts, one row per request; a conversation needs a model's template. */
 export async function showPrompts(
-  { rows, model }: ShowPlan,
+  { rows, model }: EvalPlan,
   io: Io,
   invocation: Invocation,
 ): Promise<void> {
@@ -299,28 +292,26 @@ export interface Asked {
 
 const SCHEMA = "parscale.eval/1";
 
-/** Answers as the layout of the harness has them. */
-export type Logged = Pick<HarnessRun, "prepared" | "samples" | "render">;
+/** Samples of an evaluation, and all that a report of their scores says besides. */
+export interface Answered extends Pick<HarnessRun, "prepared" | "samples" | "render"> {
+  readonly plan: EvalPlan;
+  readonly io: Io;
+  readonly invocation: Invocation;
+  readonly leftOut: readonly LeftOut[];
+  readonly folder: EvalFolder | undefined;
+  /** Absent where samples are scored that exist already. */
+  readonly about?: Asked;
+  readonly stats?: AnsweringStats;
+}
 
 /** Writes results to the folder and to stdout; the number is the exit code. */
 export async function report(
   facts: readonly TaskFacts[],
   scores: readonly DocumentScore[],
-  { leftOut = [], preset, bounds, io, invocation, folder, logged, model, stats }: {
-    readonly leftOut?: readonly LeftOut[];
-    readonly preset: string | undefined;
-    readonly bounds: readonly Bound[];
-    readonly io: Io;
-    readonly invocation: Invocation;
-    readonly folder: EvalFolder | undefined;
-    /** Written to the folder in the layout of the harness, too. */
-    readonly logged?: Logged | undefined;
-    readonly model?: Asked;
-    readonly stats?: AnsweringStats;
-  },
+  { plan, leftOut, io, invocation, folder, about: model, stats, ...run }: Answered,
 ): Promise<number> {
   const results = summarizeAll(facts, scores);
-  const tables = paperTables(results, preset);
+  const tables = paperTables(results, plan.values.preset);
   const object = {
     model: model?.fingerprint ?? null,
     streams: model?.streams ?? null,
@@ -333,12 +324,12 @@ export async function report(
   };
   const head = { schema: SCHEMA, device: model?.device };
   const duration = io.system.now() - invocation.startedMs;
-  if (logged) {
-    const { config, startedAt } = invocation, { batch, limit } = config;
-    const about = { batch_size: batch, device: model?.device, limit };
-    const name = model && String(config.model);
-    const run = { ...logged, scores, startedAt, model: name, config: about };
-    await folder?.writeHarnessFiles(harnessFiles(run));
+  if (plan.values.logFormat === "harness") {
+    const { config: { batch, limit, model: name }, startedAt } = invocation;
+    const config = { batch_size: batch, device: model?.device, limit };
+    const about = { scores, startedAt, model: model && String(name), config };
+    const render = plan.values.chat ? run.render : undefined;
+    await folder?.writeHarnessFiles(harnessFiles({ ...run, ...about, render }));
   }
   await folder?.finish(scores, buildDocument(invocation, head, duration, object));
   const value = { key: "value", digits: 4, error: "stderr" };
@@ -353,7 +344,7 @@ export async function report(
     const shown = Object.keys(columns).map((key) => ({ key, digits: 1 }));
     io.write(`\n${name}, percent\n${await output.draw(shown, [columns])}`);
   }
-  const missed = shortfalls(bounds, results);
+  const missed = shortfalls(plan.bounds, results);
   for (const line of missed) io.writeError(`${io.palette("stderr").error("missed:")} ${line}\n`);
   return exitCode(missed.length > 0 || leftOut.length > 0 ? "negative" : "done");
 }
