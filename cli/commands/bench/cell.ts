@@ -9,7 +9,7 @@ import { stepOptions, stepTimer } from "../../../core/train/step_timing.ts";
 import type { TrainerOptions } from "../../../core/train/trainer.ts";
 import { planTraining } from "../../../core/train/training_memory.ts";
 import { bytesText } from "../../output/units.ts";
-import { slotsOf, type Streams, type TimingPlan, type Work } from "./plan.ts";
+import { type BenchValues, slotsOf, type Streams, type Work } from "./plan.ts";
 
 /** A model under a number of streams. */
 export interface Opened extends Streams {
@@ -95,7 +95,7 @@ export class Cell {
   readonly samples: number[] = [];
   readonly timed: Timed;
 
-  constructor(readonly on: Opened, readonly work: Work, { steps, seed }: TimingPlan) {
+  constructor(readonly on: Opened, readonly work: Work, { steps, seed }: BenchValues) {
     this.timed = work.what === "train"
       ? new TrainingWork(on, work, seed)
       : new ForwardWork(on, work, steps);

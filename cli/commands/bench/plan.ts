@@ -15,10 +15,8 @@ import type { command } from "./flags.ts";
 /** Flags of the command. */
 export type BenchValues = ValuesOf<typeof command>;
 
-/** Everything that is timed, in turns; `seed` is that of random prefixes and aggregators. */
-export interface TimingPlan extends Pick<BenchValues, "rounds" | "warmup" | "steps" | "seed"> {
-  /** As the user named it. */
-  readonly model: string;
+/** Everything that is timed, in turns. */
+export interface TimingPlan {
   /** One per device and kind of matrices. */
   readonly opened: readonly ModelPlan[];
   readonly streams: readonly Streams[];
@@ -50,9 +48,8 @@ export function slotsOf({ context, prompt }: Work, steps: number): number {
 
 /** Finds the model, and checks lengths and matrices. */
 export async function planTiming(values: BenchValues, io: Io): Promise<TimingPlan> {
-  const { model, adapter, rounds, warmup, steps, seed } = values;
   checkBlockSize(values.blockSize);
-  const paths = await findModel({ model, adapter }, io);
+  const paths = await findModel(values, io);
   const trains = values.what.includes("train");
   if (trains) refuseInexact(values);
   const checkpoint = await findCheckpoint(paths, io, trains ? "`--what train`" : undefined);
@@ -61,8 +58,7 @@ export async function planTiming(values: BenchValues, io: Io): Promise<TimingPla
   const streams = unique(values.streams.length > 0 ? values.streams : [config.streams])
     .map((count) => ({ count, introduced: introducedOf(config, count) }));
   if (streams.some(({ introduced }) => introduced === "none")) requireBackbone(work);
-  const opened = modelsOf(values, paths, checkpoint);
-  return { model, opened, streams, work, rounds, warmup, steps, seed };
+  return { opened: modelsOf(values, paths, checkpoint), streams, work };
 }
 
 /** Refuses formats of weights that cannot be trained. */

@@ -35,7 +35,7 @@ export async function run(values: BenchValues, ctx: Context): Promise<void> {
   const { io, invocation } = ctx;
   const plan = await planTiming(values, io);
   using opened = new DisposableStack();
-  const cells = await openCells(plan, opened, io);
+  const cells = await openCells(plan, values, opened, io);
   const bytes = memoryOf(cells);
   ctx.begin({
     lines: [
@@ -54,33 +54,36 @@ export async function run(values: BenchValues, ctx: Context): Promise<void> {
     ),
   });
   const firsts = new Map<Work["what"], number>();
-  for await (const cell of roundRobin(cells, plan, io)) {
+  for await (const cell of roundRobin(cells, values, io)) {
     const { what } = cell.work;
     const row = cell.row(firsts.get(what));
     if (!firsts.has(what)) firsts.set(what, row.median_ms);
-    report.row({ model: plan.model, ...row });
+    report.row({ model: values.model, ...row });
   }
   report.remark(
-    `medians of ${
-      counted(plan.rounds, "round")
-    }; ms is a step of decode or of training, or a whole ` +
-      "prompt; ratio is to the first row of its kind",
+    `medians of ${counted(values.rounds, "round")}; ms is a step of decode or of training, or a ` +
+      "whole prompt; ratio is to the first row of its kind",
   );
   await report.finish();
 }
 
 /** Opens all models for `opened`, which closes them; nothing is compiled yet. */
-async function openCells(plan: TimingPlan, opened: DisposableStack, io: Io): Promise<Cell[]> {
+async function openCells(
+  plan: TimingPlan,
+  values: BenchValues,
+  opened: DisposableStack,
+  io: Io,
+): Promise<Cell[]> {
   const all: Opened[] = [];
   for (const model of plan.opened) {
     const session = opened.use(await openModel(model, io));
     const device = model.device === "auto" ? session.device : model.device!;
     for (const streams of plan.streams) {
-      const { memoryLimit } = model, under = session.withStreams(streams.count, plan.seed);
+      const { memoryLimit } = model, under = session.withStreams(streams.count, values.seed);
       all.push({ ...streams, device, memoryLimit, session: under });
     }
   }
-  return plan.work.flatMap((work) => all.map((on) => new Cell(on, work, plan)));
+  return plan.work.flatMap((work) => all.map((on) => new Cell(on, work, values)));
 }
 
 /** Bytes of everything that is open at once; refused when the machine does not have them. */
@@ -106,7 +109,7 @@ function memoryOf(cells: readonly Cell[]): number {
 /** Runs all cells round by round and yields each when it has its last sample. */
 async function* roundRobin(
   cells: readonly Cell[],
-  { warmup, rounds }: TimingPlan,
+  { warmup, rounds }: BenchValues,
   io: Io,
 ): AsyncGenerator<Cell> {
   const total = (warmup + rounds) * cells.length;

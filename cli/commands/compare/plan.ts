@@ -4,7 +4,7 @@ import { UsageError } from "../../../core/base/errors.ts";
 import { isAdapter } from "../../../core/checkpoint/adapter_base.ts";
 import { requireUsable } from "../../../core/eval/harness/eval_folder.ts";
 import type { RowsPlan } from "../../../core/eval/harness/prepare.ts";
-import { isCode } from "../../../core/eval/harness/task.ts";
+import { isCode, type Task } from "../../../core/eval/harness/task.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import type { PlanText } from "../../output/plan.ts";
@@ -23,22 +23,12 @@ import { command } from "./flags.ts";
 /** Flags of the command. */
 export type CompareValues = ValuesOf<typeof command>;
 
-/** Finished evaluations: folders, and - for documents on stdin. */
-export interface ReadPlan {
-  readonly kind: "read";
-  readonly folders: readonly string[];
-}
-
-/** Evaluations that are run, each in a process of its own. */
-export interface EvaluatePlan
-  extends Pick<CompareValues, "tasks" | "latencyRows" | "out" | "overwrite"> {
-  readonly kind: "evaluate";
-  /** The one to compare with first. */
+/** What the flags of a comparison mean. */
+export interface ComparePlan {
+  readonly values: CompareValues;
+  /** Evaluations to run, each in a process of its own, the one to compare with first; none to read. */
   readonly methods: readonly Method[];
   readonly rows: RowsPlan;
-  /** Arguments of `eval` that all methods share, and those of timing single answers. */
-  readonly shared: readonly string[];
-  readonly timing: readonly string[];
 }
 
 /** A method's evaluation: the name of its folder, its model, and that as arguments of `eval`. */
@@ -53,14 +43,14 @@ export async function planComparison(
   given: CompareValues,
   io: Io,
   invocation: Invocation,
-): Promise<ReadPlan | EvaluatePlan> {
+): Promise<ComparePlan> {
   const values = withModel(given, invocation);
   if (values.arguments.length > 0) {
     refuseOthers(invocation, "folders of evaluations", [], command.flags);
-    return { kind: "read", folders: values.arguments };
+    return { values, methods: [], rows: rowsOf(values, []) };
   }
-  const { tasks, ids, limit = Infinity, latencyRows, out, overwrite } = values;
-  const chosen = await selectTasks(tasks);
+  const { out } = values;
+  const chosen = await selectTasks(values.tasks);
   for (const task of chosen) {
     if (isCode(task)) requireCodeAllowed(values);
     if (task.kind === "generation") continue;
@@ -77,22 +67,13 @@ export async function planComparison(
     noteContinued(io, await openTokenizer(files));
   }
   for (const { name } of methods) {
-    if (out !== undefined) await requireUsable(join(out, name), { overwrite });
+    if (out !== undefined) await requireUsable(join(out, name), values);
   }
-  const timed = ids.length > 0
-    ? { ids: ids.slice(0, latencyRows) }
-    : { limit: Math.min(latencyRows, limit) };
-  return {
-    kind: "evaluate",
-    methods,
-    tasks,
-    rows: rowsPlan({ ...values, shard: undefined, excludeSelf: false }, chosen),
-    shared: sharedArguments(values),
-    timing: sharedArguments({ ...values, ...timed, batch: 1 }),
-    latencyRows,
-    out,
-    overwrite,
-  };
+  return { values, methods, rows: rowsOf(values, chosen) };
+}
+
+function rowsOf(values: CompareValues, tasks: readonly Task[]): RowsPlan {
+  return rowsPlan({ ...values, shard: undefined, excludeSelf: false }, tasks);
 }
 
 /** Takes a single path beside flags of an evaluation as the model, as other commands do. */
@@ -106,12 +87,11 @@ function withModel(values: CompareValues, { origins }: Invocation): CompareValue
 }
 
 /** Text of `--dry-run`. */
-export async function describe(plan: ReadPlan | EvaluatePlan, io: Io): Promise<PlanText> {
-  if (plan.kind === "read") {
-    const evaluations = await readAll(plan.folders, io);
+export async function describe({ values, methods, rows }: ComparePlan, io: Io): Promise<PlanText> {
+  if (methods.length === 0) {
+    const evaluations = await readAll(values.arguments, io);
     return { lines: [`would compare ${counted(evaluations.length, "evaluation")}`] };
   }
-  const { methods, rows } = plan;
   if (rows.data !== undefined) await prepareRows(rows, io);
   const lines = methods.map(({ args }) => `parscale eval ${args.join(" ")}`);
   return { lines, results: { evaluations: methods.length } };
@@ -144,7 +124,8 @@ async function methodsOf({ beams, parscale, ...values }: CompareValues): Promise
 /** Flags that `eval` does not take as they are given. */
 const OWN = ["model", "parscale", "beams", "latency-rows", "out"];
 
-function sharedArguments(values: CompareValues): string[] {
+/** Arguments of `eval` that all methods share. */
+export function sharedArguments(values: CompareValues): string[] {
   const valueOf = (name: string): unknown => values[camelCase(name) as keyof CompareValues];
   const shared = Object.entries<Flag>(command.flags).filter(([name]) => !OWN.includes(name));
   return shared.flatMap(([name, flag]) => {

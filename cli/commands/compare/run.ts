@@ -18,16 +18,24 @@ import { reportRows } from "../../output/report.ts";
 import { counted } from "../../output/units.ts";
 import { prepareRows } from "../../input/published_rows.ts";
 import { type Evaluation, nameApart, readAll, readEvaluation, type Timing } from "./evaluations.ts";
-import { type CompareValues, describe, type EvaluatePlan, planComparison } from "./plan.ts";
+import {
+  type ComparePlan,
+  type CompareValues,
+  describe,
+  planComparison,
+  sharedArguments,
+} from "./plan.ts";
 import { compareScores, conclusions, paperRows, rowOf } from "./show.ts";
 
 /** Runs the command; the number is its exit code. */
-export async function run(values: CompareValues, ctx: Context): Promise<number> {
+export async function run(given: CompareValues, ctx: Context): Promise<number> {
   const { io, invocation } = ctx;
-  const plan = await planComparison(values, io, invocation);
+  const plan = await planComparison(given, io, invocation);
   if (ctx.isDryRun) ctx.end(await describe(plan, io));
   const evaluations = nameApart(
-    plan.kind === "read" ? await readAll(plan.folders, io) : await evaluateAll(plan, io),
+    plan.methods.length > 0
+      ? await evaluateAll(plan, io)
+      : await readAll(plan.values.arguments, io),
   );
   const comparisons = compareScores(evaluations);
   const isTable = invocation.format === "table" || invocation.format === "md";
@@ -47,8 +55,9 @@ export async function run(values: CompareValues, ctx: Context): Promise<number> 
   return exitCode(worse.length > 0 ? "negative" : "done");
 }
 
-async function evaluateAll(plan: EvaluatePlan, io: Io): Promise<Evaluation[]> {
-  if (plan.out !== undefined) return await runMethods(plan, io, plan.out);
+async function evaluateAll(plan: ComparePlan, io: Io): Promise<Evaluation[]> {
+  const { out } = plan.values;
+  if (out !== undefined) return await runMethods(plan, io, out);
   const scratch = await Deno.makeTempDir({ prefix: "parscale-compare-" });
   try {
     return await runMethods(plan, io, scratch);
@@ -60,11 +69,12 @@ async function evaluateAll(plan: EvaluatePlan, io: Io): Promise<Evaluation[]> {
 const POLL_MS = 500;
 
 /** Runs every method's evaluation in a folder below `root`. */
-async function runMethods(plan: EvaluatePlan, io: Io, root: string): Promise<Evaluation[]> {
-  const { methods, tasks, shared, overwrite } = plan;
+async function runMethods(plan: ComparePlan, io: Io, root: string): Promise<Evaluation[]> {
+  const { methods, values } = plan, { tasks, overwrite } = values;
+  const shared = sharedArguments(values);
   const prepared = await prepareRows(plan.rows, io);
   const rows = prepared.reduce((sum, { documents }) => sum + documents.length, 0);
-  const timed = Math.min(plan.latencyRows, rows);
+  const timed = Math.min(values.latencyRows, rows);
   io.note(
     `${counted(methods.length, "evaluation")} of ${tasks.join(", ")}: ` +
       `${counted(rows, "row")} each, ${timed} of them timed one at a time`,
@@ -94,10 +104,10 @@ async function runMethods(plan: EvaluatePlan, io: Io, root: string): Promise<Eva
     const folder = join(root, name);
     const label = `evaluation ${i + 1}/${methods.length}: ${name}`;
     const target = ["--out", folder, ...(overwrite ? ["--overwrite"] : [])];
-    const run = runChild([...args, ...shared, ...target], plan, io);
+    const run = runChild([...args, ...shared, ...target], values, io);
     await during(run, rows, label, join(folder, SAMPLES));
     const evaluation = await readEvaluation(folder);
-    const timing = await during(timeAnswers(args, plan, io), timed, label);
+    const timing = await during(timeAnswers(args, values, io), timed, label);
     evaluations.push({ ...evaluation, name, timing });
   }
   return evaluations;
@@ -115,11 +125,16 @@ function countSamples(path: string): number {
 /** Answers a few rows one at a time, in a process that does nothing else. */
 async function timeAnswers(
   args: readonly string[],
-  plan: EvaluatePlan,
+  values: CompareValues,
   io: Io,
 ): Promise<Timing | undefined> {
-  if (plan.latencyRows === 0) return undefined;
-  const text = await runChild([...args, ...plan.timing, "--json"], plan, io);
+  const { ids, limit = Infinity, latencyRows } = values;
+  if (latencyRows === 0) return undefined;
+  const timed = ids.length > 0
+    ? { ids: ids.slice(0, latencyRows) }
+    : { limit: Math.min(latencyRows, limit) };
+  const shared = sharedArguments({ ...values, ...timed, batch: 1 });
+  const text = await runChild([...args, ...shared, "--json"], values, io);
   const { stats } = JSON.parse(text).results;
   return {
     secondsPerAnswer: stats.seconds / stats.samples,
@@ -131,7 +146,7 @@ async function timeAnswers(
 /** Runs `parscale eval` and returns what it printed; its errors go to our stderr. */
 async function runChild(
   args: readonly string[],
-  { out }: EvaluatePlan,
+  { out }: CompareValues,
   io: Io,
 ): Promise<string> {
   const { code, stdout } = await runOwn(["eval", ...args, "-q"], io);

@@ -1,7 +1,7 @@
 /** The evaluations that `parscale compare` runs get the flags that they share. */
 import { assertEquals } from "@std/assert";
 import { command } from "../../../cli/commands/compare/flags.ts";
-import { planComparison } from "../../../cli/commands/compare/plan.ts";
+import { planComparison, sharedArguments } from "../../../cli/commands/compare/plan.ts";
 import { flagsOf, type ValuesOf } from "../../../cli/framework/command.ts";
 import { parse } from "../../../cli/framework/parse.ts";
 import { resolve } from "../../../cli/framework/resolve.ts";
@@ -22,7 +22,7 @@ Deno.test("compare hands --unverified and flags of quantization to its evaluatio
       captureIo().io,
       INVOCATION,
     );
-    const flags = planned.kind === "evaluate" ? planned.shared : [];
+    const flags = sharedArguments(planned.values);
     const wanted = ["--unverified", "--quantize", "--no-weight-cache", "--cache-limit"];
     return wanted.filter((flag) => flags.includes(flag)).map((flag) =>
       flag === "--quantize" ? `${flag} ${flags[flags.indexOf(flag) + 1]}` : flag
