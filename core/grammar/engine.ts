@@ -6,14 +6,13 @@
  * since a question says the whole text.
  */
 import { createHash } from "node:crypto";
-import { DataError } from "../base/errors.ts";
+import { DataError, ParscaleError } from "../base/errors.ts";
 import { exactJsonText } from "../base/exact_json.ts";
-import { NO_PERMISSIONS } from "../base/worker_permissions.ts";
+import { Thread } from "../base/thread.ts";
+import { TurnQueue } from "../base/turn_queue.ts";
 import type { TokenConstraint, TokenMask } from "../generate/logit_rules.ts";
 import { TooMuchWork } from "./automaton.ts";
 import type { Grammar } from "./expression.ts";
-
-const CLOSED = { error: "the model was closed" };
 
 /** A grammar, or the schema of one. */
 export type GrammarSource = Grammar | { readonly schema: unknown };
@@ -35,8 +34,8 @@ export interface Vocabulary {
 export interface GrammarQuestion {
   /** Names the grammar; short, as it travels with every token. */
   readonly key: string;
-  /** Absent where the thread should know it. */
-  readonly source?: SentSource;
+  /** Its source and the vocabulary, absent where the thread should know them. */
+  readonly opening?: { readonly source: SentSource; readonly vocabulary: Vocabulary };
   /** Names the text, so that questions about it continue each other. */
   readonly text: number;
   /** All of its tokens so far. */
@@ -48,17 +47,10 @@ export interface DroppedGrammar {
   readonly dropped: string;
 }
 
-/** A mask with the work that it took, or why there is none. */
+/** A mask with the work that it took; undefined for a grammar that the thread does not know. */
 export type GrammarAnswer =
   | { readonly mask: Int32Array<ArrayBuffer>; readonly work: number }
-  | { readonly isUnknown: true }
-  | { readonly error: string };
-
-interface Pending extends PromiseWithResolvers<GrammarAnswer> {
-  readonly question: GrammarQuestion;
-  readonly of: Prepared;
-  readonly signal: AbortSignal | undefined;
-}
+  | undefined;
 
 /** A source that is ready to be sent. */
 interface Prepared {
@@ -75,12 +67,10 @@ const REQUEST_WORK = 3_000_000, WORK_PER_MASK = 500;
 
 /** Follows texts through grammars. Dispose of it when no text needs them any more. */
 export class GrammarEngine implements Disposable {
-  readonly #waiting: Pending[] = [];
+  readonly #turns = new TurnQueue();
   readonly #prepared = new WeakMap<GrammarSource, Prepared>();
-  #asked: Pending | undefined;
-  #worker: Worker | undefined;
+  #thread: Thread<GrammarQuestion | DroppedGrammar, GrammarAnswer> | undefined;
   #isClosed = false;
-  #turn = 0;
   #nextText = 0;
 
   /** The thread starts with the first grammar. */
@@ -88,9 +78,7 @@ export class GrammarEngine implements Disposable {
 
   [Symbol.dispose](): void {
     this.#isClosed = true;
-    this.#stop();
-    for (const { resolve } of this.#waiting.splice(0)) resolve(CLOSED);
-    this.#asked?.resolve(CLOSED);
+    this.#thread?.end(closedError());
   }
 
   /**
@@ -99,18 +87,16 @@ export class GrammarEngine implements Disposable {
    */
   async constraint(given: GrammarSource, signal?: AbortSignal): Promise<TokenConstraint> {
     const prepared = this.#prepare(given), { key, source } = prepared;
-    const text = this.#nextText++;
+    const text = this.#nextText++, opening = { source, vocabulary: this.vocabulary };
     const ask = async (tokens: readonly number[], signal?: AbortSignal): Promise<TokenMask> => {
       const question = { key, text, tokens };
-      const known = await this.#ask(question, prepared, signal);
-      const answer = "isUnknown" in known
-        ? await this.#ask({ ...question, source }, prepared, signal)
-        : known;
-      if (!("mask" in answer)) throw new DataError("error" in answer ? answer.error : "no grammar");
+      const work = async () =>
+        await this.#ask(question) ?? await this.#ask({ ...question, opening });
+      const answer = (await this.#turns.take(() => prepared.cost, work, signal))!;
       if (answer.mask.every((bits) => bits === 0)) throw new DataError("no token fits the grammar");
       prepared.cost += answer.work;
       if (prepared.cost > (prepared.limit += WORK_PER_MASK)) {
-        this.#worker?.postMessage({ dropped: key });
+        await this.#ask({ dropped: key });
         throw new TooMuchWork();
       }
       return answer.mask;
@@ -129,60 +115,20 @@ export class GrammarEngine implements Disposable {
     return prepared;
   }
 
-  async #ask(
-    question: GrammarQuestion,
-    of: Prepared,
-    signal?: AbortSignal,
-  ): Promise<GrammarAnswer> {
+  async #ask(question: GrammarQuestion | DroppedGrammar): Promise<GrammarAnswer> {
     // A thread that nothing ends would keep the program running.
-    if (this.#isClosed) return CLOSED;
-    const pending = { ...Promise.withResolvers<GrammarAnswer>(), question, of, signal };
-    this.#waiting.push(pending);
-    this.#next();
-    return await pending.promise;
-  }
-
-  /** Asks the next question: of the request that cost least so far, but the oldest one in each fourth turn. */
-  #next(): void {
-    while (!this.#asked && this.#waiting.length > 0) {
-      const least = Math.min(...this.#waiting.map(({ of }) => of.cost));
-      const isOldest = ++this.#turn % 4 === 0;
-      const at = isOldest ? 0 : this.#waiting.findIndex(({ of }) => of.cost === least);
-      const [pending] = this.#waiting.splice(at, 1);
-      if (pending!.signal?.aborted) {
-        pending!.reject(pending!.signal.reason);
-        continue;
-      }
-      this.#asked = pending;
-      this.#worker ??= this.#start();
-      this.#worker.postMessage(pending!.question);
+    if (this.#isClosed) throw closedError();
+    if (!this.#thread || this.#thread.hasEnded) {
+      this.#thread = new Thread(new URL("./worker.ts", import.meta.url), "the grammar failed");
+    }
+    try {
+      return await this.#thread.ask(question);
+    } catch (error) {
+      throw error instanceof ParscaleError ? error : new DataError((error as Error).message);
     }
   }
+}
 
-  #start(): Worker {
-    const worker = new Worker(new URL("./worker.ts", import.meta.url), {
-      type: "module",
-      // It reads the tokenizer and nothing else of the machine.
-      deno: { permissions: { ...NO_PERMISSIONS, read: "inherit" } },
-    });
-    worker.onmessage = ({ data }: MessageEvent<GrammarAnswer>) => this.#settle(data);
-    worker.onerror = (event) => {
-      event.preventDefault(); // else the runtime ends the program
-      this.#stop();
-      this.#settle({ error: `the grammar failed: ${event.message}` });
-    };
-    worker.postMessage(this.vocabulary);
-    return worker;
-  }
-
-  #settle(answer: GrammarAnswer): void {
-    this.#asked?.resolve(answer);
-    this.#asked = undefined;
-    this.#next();
-  }
-
-  #stop(): void {
-    this.#worker?.terminate();
-    this.#worker = undefined;
-  }
+function closedError(): DataError {
+  return new DataError("the model was closed");
 }

@@ -3,17 +3,13 @@
 /// <reference lib="deno.worker" />
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { DataError, ParscaleError } from "../base/errors.ts";
 import { parseExactJson } from "../base/exact_json.ts";
 import { TooMuchWork } from "./automaton.ts";
 import { keepLast } from "../base/recent.ts";
+import { answerQuestions } from "../base/thread_worker.ts";
 import { openTokenizer } from "../tokenizer/tokenizer.ts";
-import type {
-  DroppedGrammar,
-  GrammarAnswer,
-  GrammarQuestion,
-  SentSource,
-  Vocabulary,
-} from "./engine.ts";
+import type { DroppedGrammar, GrammarAnswer, GrammarQuestion, Vocabulary } from "./engine.ts";
 import { Matcher } from "./matcher.ts";
 import { networkOf } from "./network.ts";
 import { schemaGrammar } from "./schema.ts";
@@ -28,7 +24,6 @@ interface Opened {
   readonly masks: TokenMasks;
 }
 
-let vocabulary: Vocabulary;
 let opened: Promise<Opened> | undefined;
 const matchers = new Map<string, Matcher>();
 
@@ -38,9 +33,9 @@ async function open({ directory, vocabSize, stopTokenIds }: Vocabulary): Promise
 }
 
 /** The mask after these tokens, by what the matcher has seen of the text already. */
-async function maskOf({ key, source, text, tokens }: GrammarQuestion): Promise<GrammarAnswer> {
-  const matcher = matchers.get(key) ?? (source && await newMatcher(source));
-  if (!matcher) return { isUnknown: true };
+async function maskOf({ key, opening, text, tokens }: GrammarQuestion): Promise<GrammarAnswer> {
+  const matcher = matchers.get(key) ?? (opening && await newMatcher(opening));
+  if (!matcher) return undefined;
   keepLast(matchers, key, matcher, MAX_GRAMMARS);
   const before = matcher.work;
   try {
@@ -54,7 +49,9 @@ async function maskOf({ key, source, text, tokens }: GrammarQuestion): Promise<G
 }
 
 /** A schema is refused before the vocabulary is read. */
-async function newMatcher(source: SentSource): Promise<Matcher> {
+async function newMatcher(
+  { source, vocabulary }: NonNullable<GrammarQuestion["opening"]>,
+): Promise<Matcher> {
   const grammar = "schema" in source ? schemaGrammar(parseExactJson(source.schema)) : source;
   const network = networkOf(grammar);
   const { tokens, masks } = await (opened ??= open(vocabulary));
@@ -78,15 +75,14 @@ function dropLarge(): void {
   }
 }
 
-self.onmessage = async ({ data }: MessageEvent<Vocabulary | GrammarQuestion | DroppedGrammar>) => {
-  if ("directory" in data) {
-    vocabulary = data;
-    return;
-  }
-  if ("dropped" in data) {
-    drop(data.dropped);
-    return;
-  }
-  const answer = await maskOf(data).catch((error): GrammarAnswer => ({ error: error.message }));
-  self.postMessage(answer, "mask" in answer ? [answer.mask.buffer] : []);
-};
+answerQuestions(
+  async (question: GrammarQuestion | DroppedGrammar): Promise<GrammarAnswer> => {
+    if ("dropped" in question) return void drop(question.dropped);
+    try {
+      return await maskOf(question);
+    } catch (error) {
+      throw error instanceof ParscaleError ? error : new DataError((error as Error).message);
+    }
+  },
+  (answer) => answer ? [answer.mask.buffer] : [],
+);

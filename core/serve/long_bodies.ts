@@ -5,6 +5,7 @@
  */
 import { exactJsonText, parseExactJson } from "../base/exact_json.ts";
 import { LazyThread, Thread } from "../base/thread.ts";
+import { TurnQueue } from "../base/turn_queue.ts";
 import type { EncodedPrompt } from "./choice.ts";
 import { ApiError, type ApiErrorOptions } from "./errors.ts";
 import { readRequest, type ServeRequest } from "./request.ts";
@@ -42,9 +43,7 @@ const thread = new LazyThread<LongBody, LongAnswer>(
   IDLE_MS,
 );
 
-/** Bodies that wait for their turn, oldest first. */
-const waiting: { readonly size: number; readonly start: () => void }[] = [];
-let isBusy = false, turns = 0;
+const turns = new TurnQueue();
 
 /** Document of `/tokenize` or `/detokenize`. */
 export async function documentOf(
@@ -71,40 +70,10 @@ export async function requestOf(
 
 /** @throws {ApiError} for a body that the thread refuses, or the reason of the aborted signal */
 async function ask(body: LongBody, signal: AbortSignal): Promise<LongAnswer> {
-  await turnOf(body.bytes.length, signal);
-  try {
-    const answer = await thread.ask(body, [body.bytes.buffer]);
-    if (!("status" in answer)) return answer;
-    throw new ApiError(answer.status, answer.message, answer.options);
-  } finally {
-    isBusy = false;
-    startNext();
-  }
-}
-
-/** Waits for a turn; a client that has gone leaves the queue. */
-async function turnOf(size: number, signal: AbortSignal): Promise<void> {
-  signal.throwIfAborted();
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const entry = { size, start: resolve };
-  const leave = () => {
-    const at = waiting.indexOf(entry);
-    if (at < 0) return;
-    waiting.splice(at, 1);
-    reject(signal.reason);
-  };
-  signal.addEventListener("abort", leave);
-  waiting.push(entry);
-  startNext();
-  await promise.finally(() => signal.removeEventListener("abort", leave));
-}
-
-function startNext(): void {
-  if (isBusy || waiting.length === 0) return;
-  isBusy = true;
-  const least = Math.min(...waiting.map(({ size }) => size));
-  const next = turns++ % 4 === 3 ? 0 : waiting.findIndex(({ size }) => size === least);
-  waiting.splice(next, 1)[0]!.start();
+  const { buffer, length } = body.bytes; // which are empty once they are handed over
+  const answer = await turns.take(() => length, () => thread.ask(body, [buffer]), signal);
+  if (!("status" in answer)) return answer;
+  throw new ApiError(answer.status, answer.message, answer.options);
 }
 
 function plainOf({ templates, maxLength, vocabSize }: PromptModel): PlainModel {
