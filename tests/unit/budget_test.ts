@@ -20,7 +20,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "cli/commands/convert": 400,
   "cli/commands/cost": 1050,
   "cli/commands/doctor": 300,
-  "cli/commands/eval": 1600,
+  "cli/commands/eval": 1500,
   "cli/commands/export": 250,
   "cli/commands/fit": 800,
   "cli/commands/generate": 950,
