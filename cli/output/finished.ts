@@ -6,10 +6,9 @@
 import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
 import { UsageError } from "../../core/base/errors.ts";
-import { isObject, jsonValue } from "../../core/base/files.ts";
+import { differences, isObject, jsonValue } from "../../core/base/files.ts";
 import { writeFile } from "../../core/storage/write_file.ts";
 import { toJson } from "./document.ts";
-import { differences } from "./journal.ts";
 import { exists } from "./sink.ts";
 import { orWriteError } from "./write_error.ts";
 
@@ -57,7 +56,9 @@ export class Finished {
     if (output === undefined) throw this.#refused("was not written by this command with --resume");
     if (output !== hashOf(this.out)) throw this.#refused("has changed since it was written");
     const other = differences(isObject(run) ? run : {}, this.identity!);
-    if (other) throw this.#refused(`belongs to a run that differs in ${other}`);
+    if (other.length > 0) {
+      throw this.#refused(`belongs to a run that differs in ${other.join(", ")}`);
+    }
     return () => {
       if (input !== this.#input.digest("hex")) throw this.#refused("answers another input");
     };

@@ -6,7 +6,13 @@
  */
 import { createHash } from "node:crypto";
 import { DataError, UsageError } from "../../core/base/errors.ts";
-import { isObject, type JsonObject, jsonValue, readExactlySync } from "../../core/base/files.ts";
+import {
+  differences,
+  isObject,
+  type JsonObject,
+  jsonValue,
+  readExactlySync,
+} from "../../core/base/files.ts";
 import { writeAllSync } from "../../core/base/write_all.ts";
 import { openLocked } from "../../core/storage/lock.ts";
 import { toJson } from "./document.ts";
@@ -202,17 +208,10 @@ function requireSame(
 ): void {
   if (schema !== SCHEMA) throw damaged(path, 1);
   const other = differences(found, identity);
-  if (other === "") return;
-  throw new UsageError(`"${path}" belongs to a run that differs in ${other}`, {
+  if (other.length === 0) return;
+  throw new UsageError(`"${path}" belongs to a run that differs in ${other.join(", ")}`, {
     hints: ["resume with the same flags, or begin again with --overwrite"],
   });
-}
-
-/** Names of the values in which two identities differ. */
-export function differences(a: Record<string, unknown>, b: Record<string, unknown>): string {
-  const text = (value: unknown) => JSON.stringify(value ?? null);
-  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
-  return [...names].filter((name) => text(a[name]) !== text(b[name])).join(", ");
 }
 
 function hashOf(input: unknown): string {

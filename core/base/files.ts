@@ -320,3 +320,10 @@ export function joinBytes(pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer
   }
   return joined;
 }
+
+/** Names of the entries in which two objects differ. */
+export function differences(a: JsonObject, b: JsonObject): string[] {
+  const text = (value: unknown) => JSON.stringify(value) ?? "null";
+  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
+  return [...names].filter((name) => text(a[name] ?? null) !== text(b[name] ?? null));
+}

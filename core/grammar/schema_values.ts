@@ -12,16 +12,7 @@ import {
 import { FORMATS } from "./formats.ts";
 import { intersection } from "./intersection.ts";
 import { anyNumber, BLANK, constant, separated } from "./json_text.ts";
-import {
-  ceil,
-  compare,
-  type Decimal,
-  decimals,
-  floor,
-  INTEGER,
-  integers,
-  MAX_BOUND,
-} from "./numbers.ts";
+import { ceil, compare, decimals, floor, INTEGER, integers, MAX_BOUND } from "./numbers.ts";
 import { patternText } from "./pattern.ts";
 import {
   above,
@@ -71,18 +62,18 @@ export function textOfPatterns(
 
 /** Integers within the bounds of a schema. */
 export function integerOf(fields: Fields, rules: Rules): Expression {
-  const high = least([
+  const low = strictest([
+    mapped(bound(fields, "minimum"), ceil),
+    mapped(bound(fields, "exclusiveMinimum"), (value) => floor(value) + 1n),
+  ], isAbove);
+  const high = strictest([
     mapped(bound(fields, "maximum"), floor),
     mapped(bound(fields, "exclusiveMaximum"), (value) => ceil(value) - 1n),
-  ]);
-  const low = least([
-    mapped(bound(fields, "minimum"), (value) => -ceil(value)),
-    mapped(bound(fields, "exclusiveMinimum"), (value) => -(floor(value) + 1n)),
-  ]);
+  ], isBelow);
   const multiple = fields.get("multipleOf");
-  if (multiple) return multiples(rules, multiple.value, mapped(low, (value) => -value), high);
+  if (multiple) return multiples(rules, multiple.value, low, high);
   if (low === undefined && high === undefined) return rules.named("integer", () => INTEGER);
-  return integers(mapped(low, (value) => -value), high);
+  return integers(low, high);
 }
 
 function multiples(
@@ -93,8 +84,8 @@ function multiples(
 ): Expression {
   if (!Number.isSafeInteger(of) || of as number <= 0) refuse("multipleOf", `for ${show(of)}`);
   const numbers = integers(
-    -least([mapped(low, (value) => -value), MAX_MULTIPLE])!,
-    least([high, MAX_MULTIPLE]),
+    strictest([low, -MAX_MULTIPLE], isAbove),
+    strictest([high, MAX_MULTIPLE], isBelow),
   );
   if (of === 1) return numbers;
   const counter = {
@@ -116,8 +107,14 @@ export function numberOf(fields: Fields, rules: Rules): Expression {
       bound(fields, keyword),
       (value) => neighbour(value) ?? refuse(keyword, `with more than ${MAX_BOUND} digits`),
     );
-  const low = stricter([bound(fields, "minimum"), next("exclusiveMinimum", above)], 1);
-  const high = stricter([bound(fields, "maximum"), next("exclusiveMaximum", below)], -1);
+  const low = strictest(
+    [bound(fields, "minimum"), next("exclusiveMinimum", above)],
+    (a, b) => compare(a, b) > 0,
+  );
+  const high = strictest(
+    [bound(fields, "maximum"), next("exclusiveMaximum", below)],
+    (a, b) => compare(a, b) < 0,
+  );
   return low || high ? decimals(low, high) : anyNumber(rules);
 }
 
@@ -185,15 +182,12 @@ function mapped<A, B>(value: A | undefined, to: (value: A) => B): B | undefined 
   return value === undefined ? undefined : to(value);
 }
 
-function least(values: readonly (bigint | undefined)[]): bigint | undefined {
-  return values.reduce((a, b) => a === undefined || b !== undefined && b < a ? b : a);
-}
+const isAbove = (a: bigint, b: bigint) => a > b, isBelow = (a: bigint, b: bigint) => a < b;
 
-/** The stricter of two bounds: the greater one by sign 1, the less by −1. */
-function stricter(
-  [a, b]: readonly [Decimal | undefined, Decimal | undefined],
-  sign: number,
-): Decimal | undefined {
-  if (!a || !b) return a ?? b;
-  return sign * compare(a, b) >= 0 ? a : b;
+/** The strictest of the bounds that there are. */
+function strictest<T>(
+  bounds: readonly (T | undefined)[],
+  isStricter: (a: T, b: T) => boolean,
+): T | undefined {
+  return bounds.reduce((a, b) => a === undefined || b !== undefined && isStricter(b, a) ? b : a);
 }

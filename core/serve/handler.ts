@@ -10,7 +10,6 @@ import { detokenize, promptModelOf, readBody, tokenize } from "./prompts.ts";
 import { Recorder, type RequestRecord } from "./record.ts";
 import { readRequest } from "./request.ts";
 import type { ServedModel, Service } from "./service.ts";
-import { tokenizerInfo } from "./tokenizer_endpoints.ts";
 
 export interface HandlerOptions {
   readonly access: AccessRules;
@@ -201,5 +200,17 @@ function modelDocument(model: ServedModel, service: Service, device: string) {
       weights: hasStreamWeights(config),
       device,
     },
+  };
+}
+
+/** Document of `GET /tokenizer_info`, in the layout that lm-evaluation-harness asks for. */
+function tokenizerInfo({ session: { tokenizer }, tokenizerClass }: ServedModel) {
+  const { namedTokens, chatTemplate } = tokenizer;
+  return {
+    tokenizer_class: tokenizerClass,
+    eos_token: namedTokens.eos_token ?? null,
+    bos_token: namedTokens.bos_token ?? null,
+    pad_token: namedTokens.pad_token ?? null,
+    chat_template: chatTemplate ?? null,
   };
 }

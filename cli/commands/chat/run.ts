@@ -5,9 +5,7 @@ import { jsonValue } from "../../../core/base/files.ts";
 import { PLATFORM } from "../../../core/base/platform/mod.ts";
 import { xdgFolder } from "../../../core/base/platform/paths.ts";
 import { decodeText, linesOf } from "../../../core/data/jsonl.ts";
-import type { ValuesOf } from "../../framework/command.ts";
 import type { Context } from "../../framework/context.ts";
-import { DRAFT_TOKENS } from "../../input/decoding_flags.ts";
 import { refuseFlags } from "../../input/forms.ts";
 import type { Invocation } from "../../output/document.ts";
 import { exitCode } from "../../output/exit_codes.ts";
@@ -16,11 +14,8 @@ import { type EndingSignal, onEndingSignals, SIGNALS } from "../../output/signal
 import { openServed, parseAdapters } from "../../input/named_models.ts";
 import { type ModelPlan, modelPlan } from "../../input/open_model.ts";
 import { HISTORY_LINES, TerminalLines } from "../../input/terminal_lines.ts";
-import type { command } from "./flags.ts";
-import { ChatSession } from "./session.ts";
+import { ChatSession, type ChatValues } from "./session.ts";
 import { Talk } from "./talk.ts";
-
-type ChatValues = ValuesOf<typeof command>;
 
 /** Refuses flags of files and formats. */
 export function check(_values: ChatValues, invocation: Invocation): void {
@@ -31,7 +26,7 @@ const PROMPT = "> ";
 
 /** Runs the command; the number is its exit code. */
 export async function run(values: ChatValues, ctx: Context): Promise<number> {
-  const { io } = ctx, { maxTokens, temperature, topP, seed, speculate = DRAFT_TOKENS } = values;
+  const { io } = ctx;
   const adapters = parseAdapters(values.adapter);
   const open = (plan: ModelPlan) => openServed(plan, adapters, io);
   const { session: opened, models } = await ctx.open(modelPlan(values), open);
@@ -42,8 +37,7 @@ export async function run(values: ChatValues, ctx: Context): Promise<number> {
     });
   }
   ctx.begin();
-  const decoding = { maxTokens, temperature, topP, seed, speculate };
-  using session = new ChatSession(models, values.system, decoding);
+  using session = new ChatSession(models, values);
   const isTerminal = io.isTerminal("stdin") && io.isTerminal("stdout");
   const talk = new Talk(session, io, isTerminal, values.streamWeights);
   if (isTerminal) {

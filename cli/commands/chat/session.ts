@@ -6,19 +6,15 @@ import { hasStreamWeights } from "../../../core/model/config.ts";
 import type { ServedModel } from "../../../core/serve/service.ts";
 import { CompletionStream } from "../../../core/session/stream.ts";
 import { type ChatMessage, encodeChat } from "../../../core/tokenizer/chat.ts";
+import type { ValuesOf } from "../../framework/command.ts";
+import { DRAFT_TOKENS } from "../../input/decoding_flags.ts";
+import type { command } from "./flags.ts";
+
+/** Flags of the command. */
+export type ChatValues = ValuesOf<typeof command>;
 
 /** Memory per model for the conversation so far. */
 const PREFIX_CACHE_BYTES = 2 ** 28;
-
-/** Options of sampling answers. */
-export interface AnswerOptions {
-  readonly maxTokens: number;
-  readonly temperature: number;
-  readonly topP: number;
-  readonly seed: number;
-  /** Most tokens drafted in a step. */
-  readonly speculate: number;
-}
 
 /** Part of an answer. */
 export interface AnswerPart {
@@ -31,6 +27,8 @@ export interface AnswerPart {
 export class ChatSession implements Disposable {
   /** In use. */
   model: ServedModel;
+  /** System message, of what was said too. */
+  system: string | undefined;
   temperature: number;
   readonly #schedulers: ReadonlyMap<ServedModel, Scheduler>;
   #messages: ChatMessage[] = [];
@@ -38,13 +36,12 @@ export class ChatSession implements Disposable {
 
   constructor(
     private readonly models: readonly ServedModel[],
-    /** System message, of what was said too. */
-    public system: string | undefined,
-    private readonly options: AnswerOptions,
+    private readonly values: ChatValues,
   ) {
-    this.temperature = options.temperature;
+    this.temperature = values.temperature;
+    this.system = values.system;
     this.model = models[0]!;
-    const { speculate } = options;
+    const { speculate = DRAFT_TOKENS } = values;
     const sizes = { batch: 1, prefixCacheBytes: PREFIX_CACHE_BYTES, keepsAnswers: true, speculate };
     this.#schedulers = new Map(
       models.map((model) => [model, new Scheduler(model.session.engine, sizes)]),
@@ -113,7 +110,7 @@ export class ChatSession implements Disposable {
     }
     const stream = new CompletionStream(tokenizer);
     const scheduler = this.#schedulers.get(this.model)!;
-    const { maxTokens, topP, seed } = this.options;
+    const { maxTokens, topP, seed } = this.values;
     const hasWeights = config.streams > 1 && hasStreamWeights(config);
     const index = this.#answers++;
     scheduler.add(index, {

@@ -2,7 +2,7 @@
  * Model, hardware and work of `parscale cost`. Weights are never opened, so a folder with a config alone
  * will do.
  */
-import type { CostShape } from "../../../core/analysis/cost.ts";
+import { type CostShape, countShape } from "../../../core/analysis/cost.ts";
 import {
   familyShape,
   findSize,
@@ -18,11 +18,18 @@ import {
   type Rates,
   ratesOf,
 } from "../../../core/analysis/devices.ts";
+import type { ModelFiles } from "../../../core/base/companions.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
-import { parseJsonObject, statIfExists } from "../../../core/base/files.ts";
+import {
+  isObject,
+  type JsonObject,
+  parseJsonObject,
+  statIfExists,
+} from "../../../core/base/files.ts";
 import { parseConfig } from "../../../core/checkpoint/config.ts";
 import { isGguf } from "../../../core/checkpoint/model_files.ts";
 import { CONFIG_FILE } from "../../../core/checkpoint/open.ts";
+import { QUANTIZATION_KEY } from "../../../core/checkpoint/quantization.ts";
 import { lastCheckpoint } from "../../../core/checkpoint/run.ts";
 import { findQwen35, QWEN35_NAMES } from "../../../core/checkpoint/qwen35_shapes.ts";
 import { readShape } from "../../../core/checkpoint/shape_source.ts";
@@ -35,7 +42,6 @@ import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { checkFigure } from "../../output/sink.ts";
 import type { command } from "./flags.ts";
-import { weightBitsOf } from "./weight_bits.ts";
 
 /** Flags of the command. */
 export type CostValues = ValuesOf<typeof command>;
@@ -229,6 +235,17 @@ async function openNamed(model: string, io: Io): Promise<CostModel> {
   const config = parseConfig(json, path);
   const weightBits = await weightBitsOf(json, config, files);
   return { ...configModel(model, config, io), weightBits };
+}
+
+/** Bits of a GGUF file, or of a folder's matrices; undefined for full precision, and for a file of several. */
+async function weightBitsOf(
+  { [QUANTIZATION_KEY]: entry }: JsonObject,
+  config: ModelConfig,
+  files: ModelFiles | undefined,
+): Promise<number | undefined> {
+  if (!files?.isGguf) return isObject(entry) ? Number(entry.bits) || undefined : undefined;
+  if (/-of-\d+\.gguf$/i.test(files.model)) return undefined;
+  return 8 * (await Deno.stat(files.model)).size / countShape(config, 1, 0).total;
 }
 
 /** The config in a folder, of a run that of its newest checkpoint; or the GGUF file that stands for it. */

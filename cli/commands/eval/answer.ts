@@ -142,13 +142,10 @@ export async function answer(
   const size = batchSize(model, plan, values);
   using progress = new TaskProgress(io, plan, { temperatures, batch: size }, done);
   const options = {
+    ...values,
     temperatures,
-    topP: values.topP,
-    seed: values.seed,
-    beams: values.numBeams,
     eosTokenIds: model.session.config.eosTokenIds,
     eosText: model.session.tokenizer.namedTokens.eos_token,
-    maxTokens: values.maxTokens,
     batch: size,
     onRead(task: string, done: number, total: number) {
       progress.read(task, done, total);

@@ -17,7 +17,7 @@ import type { ValuesOf } from "../../framework/command.ts";
 import type { Context } from "../../framework/context.ts";
 import { memoryBudget } from "../../input/limits.ts";
 import { isOfShard, parseShard, requireFileForShard } from "../../input/shard.ts";
-import { configKeys, type Invocation } from "../../output/document.ts";
+import type { Invocation } from "../../output/document.ts";
 import { inputName } from "../../output/io.ts";
 import { beginsRows, checkJournal } from "../../output/journal.ts";
 import { Progress } from "../../output/progress.ts";
@@ -33,7 +33,6 @@ import {
   textOf,
   tokensOf,
 } from "../../input/rows.ts";
-import { scoreColumns } from "./columns.ts";
 import type { command } from "./flags.ts";
 
 type ScoreValues = ValuesOf<typeof command>;
@@ -64,7 +63,13 @@ export async function run(values: ScoreValues, ctx: Context): Promise<number> {
   using results = new RowWriter(io, invocation, {
     schema: "parscale.score/1",
     device,
-    columns: scoreColumns(configKeys(invocation.config)),
+    columns: [
+      "id",
+      ...(values.echo ? ["prompt", "continuation", "text"] : []),
+      { key: "loglikelihood", digits: 4 },
+      "is_greedy",
+      "error",
+    ],
     resume,
     identity: () => ({
       model: modelFingerprint(checkpoint),

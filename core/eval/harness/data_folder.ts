@@ -65,7 +65,19 @@ export async function readTaskData(
   data: string | FetchedData,
   shots: number,
 ): Promise<TaskData> {
-  if (typeof data !== "string") return await readFetched(task, data, shots);
+  const files: DataFile[] = [];
+  const pool = shots > 0 && "pool" in task.shots ? task.shots.pool : undefined;
+  const prepared = (rows: Row[]) => task.arrange?.(rows) ?? rows;
+  const taken = async (rows: Row[], read: (names: SplitNames) => Promise<Row[]>) => {
+    const own = prepared(rows);
+    requireUnique(task, own);
+    if (pool === undefined) return { rows: own, pool: [], files };
+    return { rows: own, pool: pool === "evaluated rows" ? own : prepared(await read(pool)), files };
+  };
+  if (typeof data !== "string") {
+    const read = (fetched: readonly FetchedFile[]) => readFetched(fetched, task, files);
+    return await taken(await read(data.rows), () => read(data.pool));
+  }
   const info = await statIfExists(data);
   if (!info) {
     throw new DataError(
@@ -73,8 +85,6 @@ export async function readTaskData(
       { hints: ["`parscale eval ls` shows what each task needs and where it comes from"] },
     );
   }
-  const files: DataFile[] = [];
-  const pool = shots > 0 && "pool" in task.shots ? task.shots.pool : undefined;
   if (!info.isDirectory) {
     if (Array.isArray(pool)) {
       throw new UsageError(
@@ -83,38 +93,25 @@ export async function readTaskData(
         { hints: ["pass the folder as `--data`, or `--shots 0`"] },
       );
     }
-    const rows = prepare(task, await readFile(data, task, files));
-    requireUnique(task, rows);
-    return { rows, pool: pool === undefined ? [] : rows, files };
+    return await taken(await readFile(data, task, files), () => Promise.resolve([]));
   }
   const folder = join(data, task.folder);
-  const rows = prepare(task, await readSplit(folder, task, task.rows, files));
-  requireUnique(task, rows);
-  if (pool === undefined) return { rows, pool: [], files };
-  if (pool === "evaluated rows") return { rows, pool: rows, files };
-  return { rows, pool: prepare(task, await readSplit(folder, task, pool, files)), files };
+  const read = (names: SplitNames) => readSplit(folder, task, names, files);
+  return await taken(await read(task.rows), read);
 }
 
 /** Rows of fetched files, which are given by the table of published ones and not searched for. */
-async function readFetched(task: Task, data: FetchedData, shots: number): Promise<TaskData> {
-  const files: DataFile[] = [];
-  const read = async (fetched: readonly FetchedFile[]) => {
-    const rows: Row[] = [];
-    for (const { local, path, sha256, repository, revision, bytes } of fetched) {
-      for (const row of await readFile(local, task, [])) rows.push(row);
-      files.push({ path, sha256, repository, commit: revision, bytes });
-    }
-    return prepare(task, rows);
-  };
-  const rows = await read(data.rows);
-  requireUnique(task, rows);
-  const pool = shots > 0 && "pool" in task.shots ? task.shots.pool : undefined;
-  if (pool === undefined) return { rows, pool: [], files };
-  return { rows, pool: pool === "evaluated rows" ? rows : await read(data.pool), files };
-}
-
-function prepare(task: Task, rows: Row[]): Row[] {
-  return task.arrange?.(rows) ?? rows;
+async function readFetched(
+  fetched: readonly FetchedFile[],
+  task: Task,
+  files: DataFile[],
+): Promise<Row[]> {
+  const rows: Row[] = [];
+  for (const { local, path, sha256, repository, revision, bytes } of fetched) {
+    for (const row of await readFile(local, task, [])) rows.push(row);
+    files.push({ path, sha256, repository, commit: revision, bytes });
+  }
+  return rows;
 }
 
 /** All files of the first name that is there. */

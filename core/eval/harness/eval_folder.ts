@@ -14,7 +14,13 @@
  * from them. A line that was cut off is removed first.
  */
 import { join } from "node:path";
-import { type JsonObject, readJsonObject, show, statIfExists } from "../../base/files.ts";
+import {
+  differences,
+  type JsonObject,
+  readJsonObject,
+  show,
+  statIfExists,
+} from "../../base/files.ts";
 import { UsageError } from "../../base/errors.ts";
 import { removeIfExists } from "../../storage/leftovers.ts";
 import { HARNESS_FILES, HIDDEN } from "../../storage/our_files.ts";
@@ -220,13 +226,6 @@ export async function requireUsable(
     hint: "choose another `--out`",
   });
   return begun;
-}
-
-/** Names of the entries in which two objects differ. */
-export function differences(a: JsonObject, b: JsonObject): string[] {
-  const text = (value: unknown) => JSON.stringify(value) ?? "null";
-  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
-  return [...names].filter((name) => text(a[name] ?? null) !== text(b[name] ?? null));
 }
 
 const STATS_FIELDS = {

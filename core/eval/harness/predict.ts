@@ -34,7 +34,7 @@ export interface DecodingOptions {
   readonly topP: number;
   readonly seed: number;
   /** Number of beams; above 1 answers come from beam search. */
-  readonly beams: number;
+  readonly numBeams: number;
   readonly eosTokenIds: readonly number[];
   /** Text of the end token, which ends an answer where it is spelt out. */
   readonly eosText: string | undefined;
@@ -73,7 +73,7 @@ export async function* predict(
     if (task.kind !== "generation") yield* scoreTexts(model, planned, options, isDone);
   }
   const open = plan.filter(({ document }) => document.task.kind === "generation");
-  yield* options.beams > 1
+  yield* options.numBeams > 1
     ? searchAnswers(model, open, options, isDone)
     : sampleAnswers(model, open, options, isDone);
 }
@@ -170,7 +170,7 @@ async function* searchAnswers(
     if (isDone(sampleKey(keyOf(planned, 0)))) continue;
     const { request, stops } = begin(model, planned, options);
     const { tokens: prompt, ...limits } = request;
-    const search = { ...limits, numBeams: options.beams, stop: stops };
+    const search = { ...limits, numBeams: options.numBeams, stop: stops };
     const [best] = await model.session.beamSearch(prompt, search);
     const answer = { planned, sample: 0, temperature: 0, tokens: best!.tokens, stops };
     yield finish(model, answer, best!.finishReason);
