@@ -54,7 +54,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/eval/sandbox/python": 700,
   "core/eval/tasks": 1300,
   "core/generate": 3300,
-  "core/grammar": 3500,
+  "core/grammar": 3400,
   "core/graph": 1450,
   "core/graph/primitives": 300,
   "core/hub": 1550,

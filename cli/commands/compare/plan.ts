@@ -23,7 +23,7 @@ import { command } from "./flags.ts";
 /** Flags of the command. */
 export type CompareValues = ValuesOf<typeof command>;
 
-/** What the flags of a comparison mean. */
+/** Meaning of the flags of a comparison. */
 export interface ComparePlan {
   readonly values: CompareValues;
   /** Evaluations to run, each in a process of its own, the one to compare with first; none to read. */

@@ -19,7 +19,7 @@ import type { Invocation } from "../../output/document.ts";
 /** Flags of the command. */
 export type EvalValues = ValuesOf<typeof command>;
 
-/** What the flags of an evaluation mean, or those of another task of the command. */
+/** Meaning of the flags of an evaluation, or of another task of the command. */
 export interface EvalPlan {
   readonly kind: "evaluate" | "score" | "show" | "fetch" | "list";
   readonly values: EvalValues;
