@@ -45,12 +45,7 @@ export const commands: readonly CommandEntry[] = [
     () => import("./score/flags.ts"),
     () => import("./score/run.ts"),
   ),
-  entry(
-    "eval",
-    "Run benchmarks",
-    () => import("./eval/flags.ts"),
-    () => import("./eval/run.ts"),
-  ),
+  entry("eval", "Run benchmarks", () => import("./eval/flags.ts"), () => import("./eval/run.ts")),
   entry(
     "compare",
     "Compare ParScale with beam search on the same rows",

@@ -21,11 +21,7 @@ class DryRunEnd extends Error {
 export class Context {
   #opened: PlanText = { lines: [] };
 
-  constructor(
-    readonly io: Io,
-    readonly invocation: Invocation,
-    readonly isDryRun = false,
-  ) {}
+  constructor(readonly io: Io, readonly invocation: Invocation, readonly isDryRun = false) {}
 
   /** Ends a dry run here, where the work begins. */
   begin(text?: PlanText): void {

@@ -32,8 +32,7 @@ export function requireFreeMemory(bytes: number, what: string, hint: string): vo
   const { available } = memoryInfo();
   if (bytes <= available) return;
   const [needed, free] = [bytesText(bytes), bytesText(available)];
-  throw new EnvironmentError(
-    `${what} needs ${needed} of memory; ${free} are free`,
-    { hints: [hint] },
-  );
+  throw new EnvironmentError(`${what} needs ${needed} of memory; ${free} are free`, {
+    hints: [hint],
+  });
 }

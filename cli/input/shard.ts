@@ -12,10 +12,9 @@ export function parseShard(text: string | undefined): Shard | undefined {
   if (text === undefined) return undefined;
   const [, part, of] = (/^(\d+)\/(\d+)$/.exec(text) ?? []).map(Number);
   if (part !== undefined && of !== undefined && part >= 1 && part <= of) return { part, of };
-  throw new UsageError(
-    `invalid value "${text}" for \`--shard\`: must be I/N with I from 1 to N`,
-    { hints: ["the second of four parts is --shard 2/4"] },
-  );
+  throw new UsageError(`invalid value "${text}" for \`--shard\`: must be I/N with I from 1 to N`, {
+    hints: ["the second of four parts is --shard 2/4"],
+  });
 }
 
 /** Returns whether a unit of work, counted from 0, belongs to a part; all does where there are none. */

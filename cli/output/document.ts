@@ -72,9 +72,7 @@ export function buildDocument(
 function jsonReady(value: unknown, path: string): unknown {
   if (value === undefined || value === null) return null;
   if (typeof value === "number" && !Number.isFinite(value)) {
-    throw new NumericalError(
-      `result "${path}" is ${value}, which JSON cannot hold`,
-    );
+    throw new NumericalError(`result "${path}" is ${value}, which JSON cannot hold`);
   }
   if (typeof value !== "object" || "toJSON" in value) return value;
   const items = ArrayBuffer.isView(value) ? Array.from(value as unknown as number[]) : value;

@@ -115,10 +115,7 @@ export function renderError(
   const { paint } = options;
   const lines = messages.map((message) => `${paint.error("error:")} ${message}`);
   if (hints.length > 0) {
-    lines.push(
-      "",
-      ...hints.map((hint) => `${paint.hint("hint:")} ${visible(hint)}`),
-    );
+    lines.push("", ...hints.map((hint) => `${paint.hint("hint:")} ${visible(hint)}`));
   }
   if (options.trace && error instanceof Error) {
     lines.push("", ...traces(error));

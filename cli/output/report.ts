@@ -39,11 +39,7 @@ export class Report implements Disposable {
   readonly #sink: Sink;
 
   /** Refuses an existing file before anything is computed. */
-  constructor(
-    readonly io: Io,
-    readonly invocation: Invocation,
-    readonly options: ReportOptions,
-  ) {
+  constructor(readonly io: Io, readonly invocation: Invocation, readonly options: ReportOptions) {
     const isReadable = invocation.format === "table" || invocation.format === "md";
     const columns = options.columns ?? (isReadable ? options.shown : undefined);
     this.#columns = columns?.map((one) => typeof one === "string" ? { key: one } : one);

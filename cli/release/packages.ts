@@ -51,10 +51,9 @@ async function add(
   const folder = await locate(name, from);
   if (folder === undefined) {
     if (!required) return;
-    throw new EnvironmentError(
-      `package "${name}" is not in node_modules`,
-      { hints: ["run `deno install` in the project folder"] },
-    );
+    throw new EnvironmentError(`package "${name}" is not in node_modules`, {
+      hints: ["run `deno install` in the project folder"],
+    });
   }
   const known = found.get(name);
   if (known?.folder === folder) return;

@@ -35,10 +35,9 @@ export function requireDistinct(observations: readonly Observation[], name: stri
     const key = `${n} ${p} ${loss}`;
     const first = seen.get(key);
     if (first !== undefined) {
-      throw new DataError(
-        `row ${i + 1} of ${name} repeats row ${first + 1}`,
-        { hints: ["remove one of them"] },
-      );
+      throw new DataError(`row ${i + 1} of ${name} repeats row ${first + 1}`, {
+        hints: ["remove one of them"],
+      });
     }
     seen.set(key, i);
   }

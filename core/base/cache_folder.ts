@@ -26,10 +26,9 @@ function privateFolder(temporary: string): string {
   const found = Deno.lstatSync(folder);
   const isOurs = found.isDirectory && found.uid === uid && ((found.mode ?? 0) & 0o077) === 0;
   if (uid !== null && !isOurs) {
-    throw new EnvironmentError(
-      `"${folder}" cannot be the cache: other users can write to it`,
-      { hints: ["set PARSCALE_CACHE to a folder of your own, or set HOME"] },
-    );
+    throw new EnvironmentError(`"${folder}" cannot be the cache: other users can write to it`, {
+      hints: ["set PARSCALE_CACHE to a folder of your own, or set HOME"],
+    });
   }
   return folder;
 }

@@ -51,10 +51,7 @@ export async function hashTensors(
  * SHA-256 of the backbone, as described at the top of this file; for quantized weights that of what they
  * were made from.
  */
-export async function backboneHash(
-  checkpoint: Checkpoint,
-  signal?: AbortSignal,
-): Promise<string> {
+export async function backboneHash(checkpoint: Checkpoint, signal?: AbortSignal): Promise<string> {
   if (checkpoint.quantization) return checkpoint.quantization.sourceSha256;
   await using hash = startBackboneHash(checkpoint, signal);
   return await hash.digest;

@@ -205,10 +205,7 @@ function readDtype(fields: Fields): WeightType {
   throw fields.error(key, `one of ${Object.values(TORCH_DTYPE).join(", ")}`);
 }
 
-function readStreams(
-  fields: Fields,
-  modelType: string,
-): StreamConfig {
+function readStreams(fields: Fields, modelType: string): StreamConfig {
   const streams = fields.integer("parscale_n", 1, 1, MAX_STREAMS);
   if (streams > 1 && !modelType.endsWith("_parscale")) {
     throw fields.error("parscale_n", `1 in a model of type ${show(modelType)}`, [

@@ -105,10 +105,9 @@ export function requireFullPrecision(
   { format }: QuantizationScheme,
   purpose = "this",
 ): never {
-  throw new DataError(
-    `${purpose} needs full-precision weights: "${directory}" is ${format.kind}`,
-    { hints: ["use the checkpoint that it was quantized from"] },
-  );
+  throw new DataError(`${purpose} needs full-precision weights: "${directory}" is ${format.kind}`, {
+    hints: ["use the checkpoint that it was quantized from"],
+  });
 }
 
 /** A tensor of a matrix. */

@@ -28,10 +28,7 @@ export async function lastCheckpoint(folder: string): Promise<string | undefined
  * Replaces run folders by the checkpoints they point to, and an adapter given as the model by its backbone,
  * a path or a name on the hub, and itself.
  */
-export async function resolveRuns(
-  model: string,
-  adapter: string | undefined,
-): Promise<ModelPaths> {
+export async function resolveRuns(model: string, adapter: string | undefined): Promise<ModelPaths> {
   const given = adapter === undefined ? undefined : await lastCheckpoint(adapter) ?? adapter;
   const chosen = await lastCheckpoint(model) ?? model;
   const base = await baseOf(chosen);

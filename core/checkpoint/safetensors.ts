@@ -99,9 +99,7 @@ function parseHeader(bytes: Uint8Array, path: string, fileSize: number): HeaderE
     }
   }
   if (end !== fileSize) {
-    throw new DataError(
-      `"${path}" has ${fileSize} bytes, expected ${end} from its header`,
-    );
+    throw new DataError(`"${path}" has ${fileSize} bytes, expected ${end} from its header`);
   }
   return entries;
 }

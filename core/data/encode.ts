@@ -35,10 +35,9 @@ export async function encodeDocument(
     : await encodeWith(requireTokenizer(tokenizer, at), document, endToken, at);
   const unknown = ids.find((id) => (id < 0 ? ~id : id) >= vocabSize);
   if (unknown === undefined) return ids;
-  throw new DataError(
-    `${at} has token id ${idOf(unknown)}, expected 0 to ${vocabSize - 1}`,
-    { hints: ["check that data and model use the same tokenizer"] },
-  );
+  throw new DataError(`${at} has token id ${idOf(unknown)}, expected 0 to ${vocabSize - 1}`, {
+    hints: ["check that data and model use the same tokenizer"],
+  });
 }
 
 /** The id of a stored token. */

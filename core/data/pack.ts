@@ -43,11 +43,7 @@ export interface RowPlan {
 const OPEN_ROWS = 64;
 
 /** Plans the rows of the documents in `order`. */
-export function planRows(
-  lengths: Uint32Array,
-  order: Uint32Array,
-  options: PlanOptions,
-): RowPlan {
+export function planRows(lengths: Uint32Array, order: Uint32Array, options: PlanOptions): RowPlan {
   const pieces = cutPieces(lengths, order, options);
   const count = pieces.lengths.length;
   const { rowOf, rows } = options.pack

@@ -78,10 +78,9 @@ async function* readFile(path: string, options: ReadOptions): AsyncGenerator<Doc
   options.onFormat?.({ format, compression });
   if (format === "parquet") {
     if (!compression) return yield* readParquet(path, options.onChunk);
-    throw new DataError(
-      `"${path}" is a compressed Parquet table`,
-      { hints: ["decompress it first; Parquet compresses its own columns"] },
-    );
+    throw new DataError(`"${path}" is a compressed Parquet table`, {
+      hints: ["decompress it first; Parquet compresses its own columns"],
+    });
   }
   const raw = packedText(path, compression, options.onChunk);
   const plain = compression ? decompress(raw, compression, path) : raw;
@@ -98,10 +97,9 @@ async function* readStdin(options: ReadOptions): AsyncGenerator<Document> {
   const plain = await peek(compression ? decompress(raw.all, compression, file) : raw.all, 4);
   const head = new TextDecoder("latin1").decode(plain.head);
   if (head.startsWith("PAR1")) {
-    throw new DataError(
-      `"${file}" is a Parquet table, which cannot be read as a stream`,
-      { hints: ["pass the path of the table"] },
-    );
+    throw new DataError(`"${file}" is a Parquet table, which cannot be read as a stream`, {
+      hints: ["pass the path of the table"],
+    });
   }
   const format = /^(\xef\xbb\xbf)?\s*\{/.test(head) ? "jsonl" : "text";
   onFormat?.({ format, compression });

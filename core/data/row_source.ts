@@ -63,10 +63,9 @@ export class RowSource {
     this.#documents = chosen.filter((document) => this.#targets[document]! > 0);
     this.#planned = this.#plan(0);
     if (this.#planned.plan.rows > 0) return;
-    throw new DataError(
-      `none of ${chosen.length} documents has a trained token that fits`,
-      { hints: ["a document needs two tokens, of which one is trained after the first"] },
-    );
+    throw new DataError(`none of ${chosen.length} documents has a trained token that fits`, {
+      hints: ["a document needs two tokens, of which one is trained after the first"],
+    });
   }
 
   /** Rows of an epoch; packing makes them differ a little from one to the next. */

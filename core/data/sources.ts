@@ -80,10 +80,9 @@ function requireWeightsOfAllOrNone(specs: readonly WeightedSpec[]): void {
   const without = specs.find(({ weight }) => weight === undefined);
   const weighted = specs.find(({ weight }) => weight !== undefined);
   if (!without || !weighted) return;
-  throw new UsageError(
-    `"${without.spec}" has no weight, and "${weighted.spec}" has one`,
-    { hints: [`write \`${without.spec}=WEIGHT\``] },
-  );
+  throw new UsageError(`"${without.spec}" has no weight, and "${weighted.spec}" has one`, {
+    hints: [`write \`${without.spec}=WEIGHT\``],
+  });
 }
 
 /** Twice the same file is nearly always two globs that overlap, and standard input has one content. */

@@ -146,10 +146,9 @@ export function requireVocabulary(store: TokenStore, vocabSize: number): void {
   store.close();
   const place = `document ${document + 1} of "${store.file ?? store.key}"`;
   const ids = `token ids up to ${store.maxId}, expected 0 to ${vocabSize - 1}`;
-  throw new DataError(
-    `${place} does not fit the vocabulary: ${ids}`,
-    { hints: ["check that data and model use the same tokenizer"] },
-  );
+  throw new DataError(`${place} does not fit the vocabulary: ${ids}`, {
+    hints: ["check that data and model use the same tokenizer"],
+  });
 }
 
 function openShard(path: string): Deno.FsFile {

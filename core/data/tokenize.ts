@@ -81,9 +81,7 @@ async function openOrMake(
   }
   return await tokenize(path, options, pool, whole, async () => {
     if (await version(path) === before) return;
-    throw new DataError(
-      `"${path}" changed while it was read`,
-    );
+    throw new DataError(`"${path}" changed while it was read`);
   });
 }
 

@@ -11,11 +11,7 @@ import type { KvCache } from "./kv_cache.ts";
 import { appendChunk, prefill } from "./prefill.ts";
 
 /** Milliseconds to prefill a prompt of `tokens` tokens for every sequence of the cache. */
-export async function timePrefill(
-  engine: Engine,
-  cache: KvCache,
-  tokens: number,
-): Promise<number> {
+export async function timePrefill(engine: Engine, cache: KvCache, tokens: number): Promise<number> {
   const began = performance.now();
   await prefill(engine, cache, madeUp(engine, cache, tokens), headOf(engine));
   return performance.now() - began;

@@ -249,10 +249,7 @@ export class Automaton {
   }
 
   /** Places in order, each node once. */
-  #inOrder(
-    nodes: readonly number[],
-    stacks: readonly number[],
-  ): Pick<State, "nodes" | "stacks"> {
+  #inOrder(nodes: readonly number[], stacks: readonly number[]): Pick<State, "nodes" | "stacks"> {
     let isSorted = true;
     for (let i = 1; i < nodes.length && isSorted; i++) isSorted = nodes[i - 1]! < nodes[i]!;
     if (isSorted) return { nodes: Uint32Array.from(nodes), stacks: Uint32Array.from(stacks) };
@@ -345,11 +342,7 @@ export class Automaton {
   #clampedFrame(framed: number, characters: number): number {
     if (framed === EMPTY) return EMPTY;
     const { node, count, below } = this.#stacks[framed] as Frame;
-    return this.#push(
-      node,
-      this.#clampedCount(node, count, characters),
-      this.#clampedSet(below),
-    );
+    return this.#push(node, this.#clampedCount(node, count, characters), this.#clampedSet(below));
   }
 
   /** The least count that meets the same bounds as `count` within the next `characters` characters. */

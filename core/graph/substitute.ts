@@ -29,11 +29,11 @@ export function substitute(program: Program, places: readonly Substitution[]): P
     const maker = uses.maker(value);
     return maker ? uses.place(maker) : -1;
   };
-  const due = Map.groupBy(places, ({ inputs, results }) =>
-    Math.max(
-      ...inputs.map((value) => made(value) + 1),
-      Math.min(...results.flat().map(made)),
-    ));
+  const due = Map.groupBy(
+    places,
+    ({ inputs, results }) =>
+      Math.max(...inputs.map((value) => made(value) + 1), Math.min(...results.flat().map(made))),
+  );
   return dropUnread(rebuild(program, (g, node, inputs, names) => {
     for (const place of due.get(uses.place(node)) ?? []) {
       const outputs = g.apply(place.op, place.inputs.map(names.get), place.attributes);

@@ -131,13 +131,7 @@ export class HubClient {
     const isExpired = status === 403 &&
       new URL(url).origin !== new URL(this.access.endpoint).origin;
     const isPassing = isExpired || status === 408 || status === 429 || status >= 500;
-    return new StatusError(
-      status,
-      headers.get("x-error-code"),
-      url,
-      isPassing,
-      askedWait(headers),
-    );
+    return new StatusError(status, headers.get("x-error-code"), url, isPassing, askedWait(headers));
   }
 
   async *#read({ body }: Response, silence: Silence): AsyncGenerator<Uint8Array> {

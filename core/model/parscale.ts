@@ -41,10 +41,7 @@ export function parameterDeclarer(g: Builder, config: ModelConfig): Parameter {
 }
 
 /** Rotation tables of all rows: for B rows, and repeated for P·B. */
-export function tablesByRows(
-  config: ModelConfig,
-  positions: Value,
-): (rows: number) => RopeTables {
+export function tablesByRows(config: ModelConfig, positions: Value): (rows: number) => RopeTables {
   const { frequencies, scale } = ropeFrequencies(config);
   const tables = ropeTables(positions, frequencies, scale);
   const repeated = {

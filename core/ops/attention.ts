@@ -217,10 +217,7 @@ function visibleMask({ first, last }: Visible, S: number): Value {
 }
 
 /** Returns the cell of each visible slot among the B · S of a block of rows, any if hidden: [B, S] */
-function tableCells(
-  { first, last, table }: Visible & { readonly table: Value },
-  S: number,
-): Value {
+function tableCells({ first, last, table }: Visible & { readonly table: Value }, S: number): Value {
   const seen = visibleMask({ first, last }, S).max(3); // by any query: [B, 1, 1, S]
   const isSeen = last.graph.constant(0).lessEqual(seen.reshape([table.shape[0]!, S]));
   const row = isSeen.select(table, last.graph.constant(0, "i32"));

@@ -46,10 +46,7 @@ export function quantizes(device: DeviceChoice): boolean {
  * Opens a device; `auto` is cpu, since cuda is unverified on a GPU.
  * @throws {EnvironmentError} when the device cannot be used on this machine
  */
-export async function openDevice(
-  name: DeviceChoice,
-  options: DeviceOptions = {},
-): Promise<Device> {
+export async function openDevice(name: DeviceChoice, options: DeviceOptions = {}): Promise<Device> {
   if (name.startsWith("cuda")) {
     const { openCuda } = await import("./cuda/open.ts");
     const elements = elementsFor(name, options, ["bf16", "f32"]);

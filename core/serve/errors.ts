@@ -18,11 +18,7 @@ export interface ApiErrorOptions {
 
 /** Error response of the HTTP API. */
 export class ApiError extends Error {
-  constructor(
-    readonly status: number,
-    message: string,
-    readonly options: ApiErrorOptions = {},
-  ) {
+  constructor(readonly status: number, message: string, readonly options: ApiErrorOptions = {}) {
     super(message);
   }
 

@@ -25,11 +25,7 @@ export interface HandlerOptions {
   readonly stallMs?: number;
 }
 
-type Route = (
-  request: Request,
-  rest: string,
-  recorder: Recorder,
-) => Response | Promise<Response>;
+type Route = (request: Request, rest: string, recorder: Recorder) => Response | Promise<Response>;
 
 /** Makes the handler of a service. */
 export function createHandler(

@@ -144,10 +144,7 @@ export function droppedNote({ tools }: ToolRequest): string | undefined {
   return notes.length > 0 ? `not enforced in tools: ${notes.join("; ")}` : undefined;
 }
 
-function readChoice(
-  value: unknown,
-  tools: readonly Tool[],
-): ToolRequest["choice"] | "none" {
+function readChoice(value: unknown, tools: readonly Tool[]): ToolRequest["choice"] | "none" {
   if (value === "none" || value === "auto") return value;
   if (tools.length === 0) throw badField("tool_choice", "`tool_choice` needs `tools`");
   if (value === "required") return value;

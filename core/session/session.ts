@@ -83,12 +83,7 @@ export class Session implements Disposable {
    * Made by `openModel`.
    * @internal
    */
-  constructor(
-    checkpoint: Checkpoint,
-    engine: Engine,
-    options: SessionOptions,
-    backbone?: Session,
-  ) {
+  constructor(checkpoint: Checkpoint, engine: Engine, options: SessionOptions, backbone?: Session) {
     this.checkpoint = checkpoint;
     this.engine = engine;
     this.#options = options;
@@ -194,10 +189,7 @@ export class Session implements Disposable {
    * Continues several prompts together; completions are in the order of the prompts, each as if it
    * were alone. Prompt i draws from random stream i of the seed. Errors as of `generate`.
    */
-  async completeAll(
-    prompts: readonly Prompt[],
-    options: BatchOptions = {},
-  ): Promise<Completion[]> {
+  async completeAll(prompts: readonly Prompt[], options: BatchOptions = {}): Promise<Completion[]> {
     requireList("prompts", prompts, "a list");
     const completions: Completion[] = [];
     for await (const { of, stream, finishReason } of this.#complete(prompts, options)) {
@@ -278,10 +270,7 @@ export class Session implements Disposable {
    * @throws {DataError} for a schema that is not supported
    * @internal
    */
-  async constraint(
-    source: GrammarSource,
-    signal?: AbortSignal,
-  ): Promise<TokenConstraint> {
+  async constraint(source: GrammarSource, signal?: AbortSignal): Promise<TokenConstraint> {
     if (this.#backbone) return await this.#backbone.constraint(source, signal);
     if (!this.#grammars) {
       const { GrammarEngine } = await import("../grammar/engine.ts");

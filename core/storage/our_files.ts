@@ -52,9 +52,7 @@ const EXPORT: Contents = {
 const TIME = "\\d{4}-\\d\\d-\\d\\dT\\d\\d-\\d\\d-\\d\\d\\.\\d{6}";
 
 /** Files of an evaluation in the layout of lm-evaluation-harness. */
-export const HARNESS_FILES = new RegExp(
-  `^(results_${TIME}\\.json|samples_\\w+_${TIME}\\.jsonl)$`,
-);
+export const HARNESS_FILES = new RegExp(`^(results_${TIME}\\.json|samples_\\w+_${TIME}\\.jsonl)$`);
 
 const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
   checkpoint: {

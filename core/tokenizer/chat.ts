@@ -52,10 +52,9 @@ export async function renderChat(
 ): Promise<string> {
   const { chatTemplate, toolTemplate, directory, namedTokens } = tokenizer;
   if (chatTemplate === undefined) {
-    throw new DataError(
-      `"${directory}" has no chat template for messages`,
-      { hints: ["pass prompts instead of messages; a base model was not trained on chats"] },
-    );
+    throw new DataError(`"${directory}" has no chat template for messages`, {
+      hints: ["pass prompts instead of messages; a base model was not trained on chats"],
+    });
   }
   requireMessages(messages);
   const { tools, continueFinalMessage = false } = options;
@@ -85,10 +84,9 @@ export async function renderChat(
     return continueFinalMessage ? beforeTag(text) : text;
   } catch (cause) {
     if (!(cause instanceof DataError)) throw cause;
-    throw new DataError(
-      `the chat template of "${directory}" failed: ${show(cause.message)}`,
-      { hints: ["check the order and the roles of the messages"] },
-    );
+    throw new DataError(`the chat template of "${directory}" failed: ${show(cause.message)}`, {
+      hints: ["check the order and the roles of the messages"],
+    });
   }
 }
 

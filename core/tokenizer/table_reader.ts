@@ -187,10 +187,7 @@ class Cursor {
   #at: number;
   #to: number;
 
-  constructor(
-    span: Span,
-    private readonly table: "vocabulary" | "tokens" | "merges" | "lines",
-  ) {
+  constructor(span: Span, private readonly table: "vocabulary" | "tokens" | "merges" | "lines") {
     this.#isJson = table === "vocabulary" || table === "merges";
     this.#source = span.source;
     this.#at = span.from;

@@ -207,10 +207,9 @@ async function openVocabularyAndMerges(common: Common): Promise<Tokenizer> {
     return buildByteLevel(common, { vocabulary, merges, layout: QWEN }, addedTokens, path);
   } catch (error) {
     if (!(error instanceof NotByteLevel)) throw error;
-    throw new DataError(
-      `"${path}" is not a byte-level vocabulary with all 256 bytes`,
-      { hints: ["copy tokenizer.json into the folder, which describes any kind of tokenizer"] },
-    );
+    throw new DataError(`"${path}" is not a byte-level vocabulary with all 256 bytes`, {
+      hints: ["copy tokenizer.json into the folder, which describes any kind of tokenizer"],
+    });
   }
 }
 

@@ -53,9 +53,7 @@ function requireSound({ kind, steps, warmup, decay, minFactor }: ScheduleOptions
   requireNumber(kind, "warm-up steps", warmup, 0, steps);
   if (kind === "wsd") requireNumber(kind, "decay steps", decay ?? 0, 1, steps - warmup);
   if (minFactor >= 0 && minFactor <= 1) return;
-  throw new UsageError(
-    `a ${kind} schedule needs a lowest factor from 0 to 1, not ${minFactor}`,
-  );
+  throw new UsageError(`a ${kind} schedule needs a lowest factor from 0 to 1, not ${minFactor}`);
 }
 
 function requireNumber(kind: string, what: string, value: number, low: number, high: number): void {

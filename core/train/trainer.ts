@@ -267,8 +267,7 @@ function viewsInto(
 }
 
 function notFinite(what: string, value: number, step: number): NumericalError {
-  return new NumericalError(
-    `training diverged at step ${step}: ${what} is ${value}`,
-    { hints: ["lower `--lr` or `--clip`, or raise `--warmup`"] },
-  );
+  return new NumericalError(`training diverged at step ${step}: ${what} is ${value}`, {
+    hints: ["lower `--lr` or `--clip`, or raise `--warmup`"],
+  });
 }

@@ -96,10 +96,9 @@ function modelsOf(values: BenchValues, paths: ModelPaths, checkpoint: Checkpoint
     (values.quantize.length > 0 ? unique(values.quantize) : [undefined]).map((quantize) => {
       const { kind } = matrixFormat(checkpoint, { quantize, blockSize, device });
       if (kind !== "f32" && !quantizes(device)) {
-        throw new UsageError(
-          `the ${device} device cannot use ${kind} weights`,
-          { hints: ["time --quantize q8 and q4 on --device cpu or webgpu"] },
-        );
+        throw new UsageError(`the ${device} device cannot use ${kind} weights`, {
+          hints: ["time --quantize q8 and q4 on --device cpu or webgpu"],
+        });
       }
       const matrices = quantize === "none" ? { quantize } : { quantize, blockSize };
       return { ...paths, device, ...matrices, threads, unverified, dtype, memoryLimit };

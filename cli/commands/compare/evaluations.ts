@@ -86,10 +86,9 @@ export async function readAll(folders: readonly string[], io: Io): Promise<Evalu
 export async function readEvaluation(folder: string): Promise<Evaluation> {
   for (const name of [CONFIG, RESULTS, SCORES]) {
     if (await statIfExists(join(folder, name))) continue;
-    throw new DataError(
-      `"${folder}" is not a finished evaluation: it has no ${name}`,
-      { hints: ["pass a folder that `parscale eval --out` has finished"] },
-    );
+    throw new DataError(`"${folder}" is not a finished evaluation: it has no ${name}`, {
+      hints: ["pass a folder that `parscale eval --out` has finished"],
+    });
   }
   const identity = await readJsonObject(join(folder, CONFIG));
   const path = join(folder, SCORES);
@@ -136,10 +135,7 @@ interface TaskRow {
 }
 
 /** Reads the method from an evaluation's description; `name` is the label where there is none. */
-function methodOf(
-  { streams, num_beams: beams, quantize }: JsonObject,
-  name: string,
-): Method {
+function methodOf({ streams, num_beams: beams, quantize }: JsonObject, name: string): Method {
   const bits = typeof quantize === "string" ? quantize : undefined;
   const method = (kind: Method["kind"], scale: number, label: string): Method => ({
     kind,
@@ -199,8 +195,7 @@ async function readKept(folder: string): Promise<Evaluation | undefined> {
 function parsed(text: string, name: string): JsonObject {
   const value = jsonValue(text);
   if (isObject(value)) return value;
-  throw new DataError(
-    `${name} of stdin is not valid JSON: ${JSON.stringify(text.slice(0, 40))}`,
-    { hints: ["pipe in what `parscale eval --json` prints, once per evaluation"] },
-  );
+  throw new DataError(`${name} of stdin is not valid JSON: ${JSON.stringify(text.slice(0, 40))}`, {
+    hints: ["pipe in what `parscale eval --json` prints, once per evaluation"],
+  });
 }

@@ -144,11 +144,7 @@ async function timeAnswers(
 }
 
 /** Runs `parscale eval` and returns what it printed; its errors go to our stderr. */
-async function runChild(
-  args: readonly string[],
-  { out }: CompareValues,
-  io: Io,
-): Promise<string> {
+async function runChild(args: readonly string[], { out }: CompareValues, io: Io): Promise<string> {
   const { code, stdout } = await runOwn(["eval", ...args, "-q"], io);
   if (io.interruption.aborted) {
     const { signal } = io.interruption.reason as Interrupted;

@@ -69,17 +69,15 @@ function compareRows(
     [...own.keys()].find((id) => !base.has(id));
   const both = `${other.name} and ${first.name}`;
   if (missing !== undefined) {
-    throw new DataError(
-      `only one of ${both} has row ${missing} of ${task}`,
-      { hints: ["evaluate both with the same --tasks, --limit and --ids"] },
-    );
+    throw new DataError(`only one of ${both} has row ${missing} of ${task}`, {
+      hints: ["evaluate both with the same --tasks, --limit and --ids"],
+    });
   }
   const changed = [...base].find(([id, { request }]) => own.get(id)!.request !== request);
   if (changed !== undefined) {
-    throw new DataError(
-      `${both} have different prompts for row ${changed[0]} of ${task}`,
-      { hints: ["evaluate both with the same --data, --shots and --chat"] },
-    );
+    throw new DataError(`${both} have different prompts for row ${changed[0]} of ${task}`, {
+      hints: ["evaluate both with the same --data, --shots and --chat"],
+    });
   }
   const values = Array.from(base.keys(), (id) => own.get(id)!.value);
   const references = Array.from(base.values(), ({ value }) => value);
@@ -93,12 +91,7 @@ const lacking = (name: string, other: string, task: string) =>
   new DataError(`${name} has no ${task}, ${other} has`, { hints: [SAME_FLAGS] });
 
 /** By the means alone, which must be of the same prompts. */
-function compareMeans(
-  first: Evaluation,
-  other: Evaluation,
-  task: string,
-  base: Summary,
-): Compared {
+function compareMeans(first: Evaluation, other: Evaluation, task: string, base: Summary): Compared {
   const own = other.summaries.get(task);
   if (own?.metric !== base.metric || own.prompts !== base.prompts) {
     if (own === undefined) throw lacking(other.name, first.name, task);

@@ -155,10 +155,9 @@ function lengthsOf({ input, output, svg }: CostValues, model: CostModel) {
 function checkContext({ config, name }: CostModel, tokens: number): void {
   const { maxPositionEmbeddings: limit = Infinity } = config ?? {};
   if (tokens <= limit) return;
-  throw new UsageError(
-    `${tokens} tokens exceed the context of "${name}", ${limit}`,
-    { hints: ["shorten --input or --output"] },
-  );
+  throw new UsageError(`${tokens} tokens exceed the context of "${name}", ${limit}`, {
+    hints: ["shorten --input or --output"],
+  });
 }
 
 /** Finds the model; the figure has a default. */
@@ -198,10 +197,9 @@ function shapeOfFlags(values: CostValues): CostShape {
     );
   }
   if (numHeads % numKvHeads !== 0) {
-    throw new UsageError(
-      `\`--num-kv-heads ${numKvHeads}\` does not divide the ${numHeads} heads`,
-      { hints: ["pass a divisor of --num-heads"] },
-    );
+    throw new UsageError(`\`--num-kv-heads ${numKvHeads}\` does not divide the ${numHeads} heads`, {
+      hints: ["pass a divisor of --num-heads"],
+    });
   }
   if (hiddenSize % numHeads !== 0) {
     throw new UsageError(
@@ -261,10 +259,9 @@ async function configPath(model: string): Promise<string> {
   if (await isGguf(folder)) return folder;
   const path = `${await lastCheckpoint(folder) ?? folder}/${CONFIG_FILE}`;
   if (await statIfExists(path)) return path;
-  throw new DataError(
-    `"${model}" is not a model folder: it has no ${CONFIG_FILE}`,
-    { hints: ["pass the folder that holds config.json, or the file itself"] },
-  );
+  throw new DataError(`"${model}" is not a model folder: it has no ${CONFIG_FILE}`, {
+    hints: ["pass the folder that holds config.json, or the file itself"],
+  });
 }
 
 function configModel(name: string, config: ModelConfig, io: Io): CostModel {

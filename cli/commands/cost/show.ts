@@ -29,9 +29,7 @@ export const ms = (key: string, title: string): Column => ({
 export const WORK_COLUMNS = ["streams", "batch", "input", "output"];
 
 /** The line above a table that says what it is about. */
-export function headline(
-  { model, on, efficiency, values: { method }, widths }: Setting,
-): string {
+export function headline({ model, on, efficiency, values: { method }, widths }: Setting): string {
   const { name, shape } = model;
   const named = name ??
     `${shape.numHiddenLayers} layers of ${shape.hiddenSize} and ${shape.intermediateSize}`;

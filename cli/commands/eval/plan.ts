@@ -252,10 +252,9 @@ export function parseBounds(texts: readonly string[], tasks: readonly Task[]): B
       );
     }
     if (metric !== undefined && !found.metrics.includes(metric)) {
-      throw new UsageError(
-        `\`--fail-under ${text}\` names an unknown metric of ${task}`,
-        { hints: [`known: ${found.metrics.join(", ")}`] },
-      );
+      throw new UsageError(`\`--fail-under ${text}\` names an unknown metric of ${task}`, {
+        hints: [`known: ${found.metrics.join(", ")}`],
+      });
     }
     return { task, metric, least };
   });

@@ -187,10 +187,7 @@ async function readSampleFile(
 }
 
 /** Returns what results say of every task besides its scores. */
-async function factsOf(
-  prepared: readonly PreparedTask[],
-  tools: Tools,
-): Promise<TaskFacts[]> {
+async function factsOf(prepared: readonly PreparedTask[], tools: Tools): Promise<TaskFacts[]> {
   const python = await tools.python();
   return prepared.map(({ task, shots, promptFormat, files }) => ({
     task,

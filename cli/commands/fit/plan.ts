@@ -67,10 +67,9 @@ function lawsOf({ law, parameters, dataSet = "stack-v2-python" }: FitValues): (L
   if (parameters === "fit") return [...kinds];
   return kinds.map((kind) => {
     if (kind === "log" || kind === "theoretical") return DATA_SETS[dataSet].laws[kind];
-    throw new UsageError(
-      `the paper prints no parameters for \`--law ${kind}\``,
-      { hints: ["use --law log or --law theoretical"] },
-    );
+    throw new UsageError(`the paper prints no parameters for \`--law ${kind}\``, {
+      hints: ["use --law log or --law theoretical"],
+    });
   });
 }
 
@@ -179,10 +178,9 @@ const MEASURES = ["eval_loss", "loss_ema"] as const;
 async function readRun(folder: string): Promise<Observation & { readonly measure: string }> {
   const checkpoint = await lastCheckpoint(folder);
   if (checkpoint === undefined) {
-    throw new DataError(
-      `"${folder}" is not a run folder: it has no checkpoint`,
-      { hints: ["pass a folder written by `parscale train`, or a file of losses"] },
-    );
+    throw new DataError(`"${folder}" is not a run folder: it has no checkpoint`, {
+      hints: ["pass a folder written by `parscale train`, or a file of losses"],
+    });
   }
   const path = `${checkpoint}/${CONFIG_FILE}`;
   const config = parseConfig(await readJsonObject(path), path);

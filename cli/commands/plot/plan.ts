@@ -65,10 +65,9 @@ async function readRuns(values: PlotValues, io: Io): Promise<RunLosses[]> {
     });
   }
   if (labels.length > 0 && labels.length !== paths.length) {
-    throw new UsageError(
-      `\`--label\` has ${labels.length} names for ${paths.length} runs`,
-      { hints: ["give one name per run, in the order of the runs"] },
-    );
+    throw new UsageError(`\`--label\` has ${labels.length} names for ${paths.length} runs`, {
+      hints: ["give one name per run, in the order of the runs"],
+    });
   }
   const twice = [paths, labels].map((all) => all.find((one, i) => all.indexOf(one) !== i));
   const again = twice.find((one) => one !== undefined);

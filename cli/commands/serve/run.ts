@@ -81,10 +81,7 @@ export async function run(values: ServeValues, ctx: Context): Promise<number> {
 }
 
 /** Refuses `--streams` that no model has, and `auto` with only one number of streams. */
-function requireStreams(
-  models: readonly ServedModel[],
-  { streams }: ServiceOptions,
-): void {
+function requireStreams(models: readonly ServedModel[], { streams }: ServiceOptions): void {
   if (streams === undefined) return;
   const available = [...new Set(models.map(streamsOf))].sort((a, b) => a - b);
   if (streams === "auto" ? available.length > 1 : available.includes(streams)) return;

@@ -44,10 +44,7 @@ export interface SchedulePlan extends Pick<ScheduleOptions, "kind" | "minFactor"
  * The run that flags describe, or that `--resume` continues with.
  * @throws {UsageError} for flags that do not go together, or would change the result of a resumed run
  */
-export async function planTraining(
-  given: TrainValues,
-  invocation: Invocation,
-): Promise<TrainPlan> {
+export async function planTraining(given: TrainValues, invocation: Invocation): Promise<TrainPlan> {
   const isThere = given.resume && await statIfExists(join(given.out, CONFIG)) !== undefined;
   const starts = !isThere && given.data.length > 0;
   const mayMeanOut = given.model !== undefined && invocation.origins.out === "default";
@@ -160,10 +157,9 @@ function resumedValues(
     values[camelCase(name)] = isAbsent ? undefined : savedValue(flag, value, key, given.out);
   }
   if (changed.length === 0) return values as TrainValues;
-  throw new UsageError(
-    `cannot resume "${given.out}" with other values of ${changed.join(", ")}`,
-    { hints: ["leave the flags out, or start a new run from its last checkpoint"] },
-  );
+  throw new UsageError(`cannot resume "${given.out}" with other values of ${changed.join(", ")}`, {
+    hints: ["leave the flags out, or start a new run from its last checkpoint"],
+  });
 }
 
 /** @throws {DataError} for a value that the flag does not take; its file is that of the run in `out` */

@@ -307,10 +307,7 @@ function loopOptions(
   };
 }
 
-function refuseIfTooLarge(
-  { total }: TrainingMemory,
-  values: TrainValues,
-): void {
+function refuseIfTooLarge({ total }: TrainingMemory, values: TrainValues): void {
   const { memoryLimit: limit } = values;
   if (limit === undefined || total <= limit) return;
   throw new EnvironmentError(

@@ -332,10 +332,9 @@ async function requireSameBackbone(
 }
 
 function otherThanBefore(what: string, out: string): DataError {
-  return new DataError(
-    `cannot resume "${out}": the ${what} changed since the run began`,
-    { hints: ["start a new run from its last checkpoint with --model and another --out"] },
-  );
+  return new DataError(`cannot resume "${out}": the ${what} changed since the run began`, {
+    hints: ["start a new run from its last checkpoint with --model and another --out"],
+  });
 }
 
 /** Relative paths of a run lead somewhere else when it is resumed in another folder. */

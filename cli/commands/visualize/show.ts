@@ -142,11 +142,7 @@ export function legendText(labels: readonly string[], { width, colored }: TextVi
 }
 
 /** The text with its letters. */
-export function textView(
-  text: MeasuredText,
-  labels: readonly string[],
-  view: TextView,
-): string {
+export function textView(text: MeasuredText, labels: readonly string[], view: TextView): string {
   const lines: string[] = [];
   let above = "", below = "", used = 0;
   /** Letters of tokens that hold the first bytes of a character. */

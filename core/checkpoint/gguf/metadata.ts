@@ -116,10 +116,7 @@ export class Metadata {
     const bytes = this.#read(key, value), size = value.length / value.count;
     if (value.element === I32) return new Int32Array(bytes.buffer); // of token types there are many
     const view = new DataView(bytes.buffer);
-    return Array.from(
-      { length: value.count },
-      (_, i) => numberAt(view, i * size, value.element),
-    );
+    return Array.from({ length: value.count }, (_, i) => numberAt(view, i * size, value.element));
   }
 
   /** The texts of a list; read once. */

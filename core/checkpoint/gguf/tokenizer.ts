@@ -181,11 +181,7 @@ function addedToken(id: number, token: Uint8Array, type: number, layout: Layout)
 }
 
 /** The tokens around a text. */
-function frameOf(
-  metadata: Metadata,
-  tokens: Texts,
-  { addsBos }: Layout,
-): JsonObject {
+function frameOf(metadata: Metadata, tokens: Texts, { addsBos }: Layout): JsonObject {
   // False for any vocabulary of this size, whatever llama.cpp would add to another.
   const usual = addsBos && tokens.length !== 49152;
   const frame = (role: "bos" | "eos", usual: boolean) => {

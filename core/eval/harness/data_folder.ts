@@ -80,10 +80,9 @@ export async function readTaskData(
   }
   const info = await statIfExists(data);
   if (!info) {
-    throw new DataError(
-      `no such file or folder: "${data}"`,
-      { hints: ["`parscale eval ls` shows what each task needs and where it comes from"] },
-    );
+    throw new DataError(`no such file or folder: "${data}"`, {
+      hints: ["`parscale eval ls` shows what each task needs and where it comes from"],
+    });
   }
   if (!info.isDirectory) {
     if (Array.isArray(pool)) {
@@ -132,10 +131,9 @@ async function readSplit(
   }
   const others = found.slice(0, 5).map(({ stem }) => `"${stem}"`).join(", ") || "no data files";
   const wanted = `"${names[0]}" (.jsonl, .json, .parquet or .csv)`;
-  throw new DataError(
-    `"${folder}" has no ${wanted} for ${task.name}: it has ${others}`,
-    { hints: [`get it from ${task.source}`, "`parscale eval ls` shows what each task needs"] },
-  );
+  throw new DataError(`"${folder}" has no ${wanted} for ${task.name}: it has ${others}`, {
+    hints: [`get it from ${task.source}`, "`parscale eval ls` shows what each task needs"],
+  });
 }
 
 interface FoundFile {
@@ -208,9 +206,7 @@ function parseRows(text: string, path: string, ending: string, task: Task): Row[
 
 function toRow(value: unknown, path: string, row: number): Row {
   if (isObject(value)) return new Row(value, rowOf(path, row));
-  throw new DataError(
-    `${rowOf(path, row)} is not a JSON object: ${show(value)}`,
-  );
+  throw new DataError(`${rowOf(path, row)} is not a JSON object: ${show(value)}`);
 }
 
 /** PIQA keeps its labels in a file beside the rows, one a line. */

@@ -63,9 +63,7 @@ export function shotsOf(task: Task, shots: number | undefined): number {
   if (shots === undefined) return count;
   const most = "fixed" in task.shots ? task.shots.fixed.length : count === 0 ? 0 : Infinity;
   if (shots <= most) return shots;
-  throw new UsageError(
-    `${task.name} has at most ${most} shots, not ${shots}`,
-  );
+  throw new UsageError(`${task.name} has at most ${most} shots, not ${shots}`);
 }
 
 /** The documents of a task, in the order of its rows. */

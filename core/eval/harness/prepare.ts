@@ -126,7 +126,5 @@ function warnAboutSizes(
       : [`${pool} rows to draw shots from instead of ${size.pool}`]),
   ];
   if (differences.length === 0) return;
-  warn(
-    `${name} has ${differences.join(" and ")}: scores cannot be compared with published ones`,
-  );
+  warn(`${name} has ${differences.join(" and ")}: scores cannot be compared with published ones`);
 }

@@ -101,10 +101,9 @@ export function textMetrics(text: string, sample: Sample): Metrics {
 
 /** An error about a sample; `content` completes "has …". */
 function mismatch({ task, doc_id }: Sample, content: string): DataError {
-  return new DataError(
-    `the sample for row ${doc_id} of ${task} has ${content}`,
-    { hints: ["the samples may belong to another task or another version of the data"] },
-  );
+  return new DataError(`the sample for row ${doc_id} of ${task} has ${content}`, {
+    hints: ["the samples may belong to another task or another version of the data"],
+  });
 }
 
 function argmax(values: readonly number[]): number {

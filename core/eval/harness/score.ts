@@ -125,10 +125,9 @@ export function answersByDocument(
       );
     }
     if (sample.request !== undefined && sample.request !== document.hash) {
-      throw new DataError(
-        `the sample of row ${doc_id} of ${task.name} answers another prompt`,
-        { hints: ["pass the --data, --shots and --chat that the samples were made with"] },
-      );
+      throw new DataError(`the sample of row ${doc_id} of ${task.name} answers another prompt`, {
+        hints: ["pass the --data, --shots and --chat that the samples were made with"],
+      });
     }
     return document.document.id;
   });

@@ -179,11 +179,7 @@ export class Lowering {
    * Computes once what rules ask for by the same name and values of the source: a
    * statistic, such as the normalizer of attention, that the gradient of an op reads again.
    */
-  shared(
-    name: string,
-    values: readonly Value[],
-    make: () => readonly Value[],
-  ): readonly Value[] {
+  shared(name: string, values: readonly Value[], make: () => readonly Value[]): readonly Value[] {
     const key = [name, ...values.map(({ id }) => id)].join();
     return this.#shared.getOrInsertComputed(key, make);
   }

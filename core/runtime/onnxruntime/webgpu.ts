@@ -150,10 +150,10 @@ export class WebGpuDevice implements Device {
       this.allocate({ dtype: "f16", shape: [8] });
     } catch (cause) {
       this.close();
-      throw new EnvironmentError(
-        "`--dtype f16` needs a GPU with 16-bit arithmetic (shader-f16)",
-        { hints: ["leave out `--dtype`, or use `--quantize q8` or `q4` for less memory"], cause },
-      );
+      throw new EnvironmentError("`--dtype f16` needs a GPU with 16-bit arithmetic (shader-f16)", {
+        hints: ["leave out `--dtype`, or use `--quantize q8` or `q4` for less memory"],
+        cause,
+      });
     }
   }
 }

@@ -66,10 +66,10 @@ async function readPacked<T>(name: string): Promise<T> {
     return await new Response(stream).json();
   } catch (cause) {
     loading = undefined; // so that another attempt may succeed
-    throw new EnvironmentError(
-      `cannot read the language data of ifeval: ${name}`,
-      { hints: ["grant read access to the program's own files, or install it again"], cause },
-    );
+    throw new EnvironmentError(`cannot read the language data of ifeval: ${name}`, {
+      hints: ["grant read access to the program's own files, or install it again"],
+      cause,
+    });
   }
 }
 

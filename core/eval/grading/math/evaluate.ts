@@ -39,10 +39,7 @@ const FLOAT: Readonly<Record<Operation, (a: Complex, b: Complex) => Complex>> = 
   factorial: complex.factorial,
   binomial: (n, k) => {
     const others = complex.factorial(complex.subtract(n, k));
-    return complex.divide(
-      complex.factorial(n),
-      complex.multiply(complex.factorial(k), others),
-    );
+    return complex.divide(complex.factorial(n), complex.multiply(complex.factorial(k), others));
   },
 };
 

@@ -81,10 +81,9 @@ export class Driver {
     }
     const found = countDevices(symbols);
     if (ordinal >= found) {
-      throw new EnvironmentError(
-        `no CUDA device ${ordinal}: the driver lists ${found}`,
-        { hints: ["`nvidia-smi` lists the devices; CUDA_VISIBLE_DEVICES may hide some"] },
-      );
+      throw new EnvironmentError(`no CUDA device ${ordinal}: the driver lists ${found}`, {
+        hints: ["`nvidia-smi` lists the devices; CUDA_VISIBLE_DEVICES may hide some"],
+      });
     }
     this.#device = readInt("open the device", (out) => symbols.cuDeviceGet(out, ordinal));
     const retain = symbols.cuDevicePrimaryCtxRetain;

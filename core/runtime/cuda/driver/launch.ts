@@ -31,12 +31,7 @@ export class Launch {
   readonly #view: DataView<ArrayBuffer>;
 
   /** Lays out the arguments; every one is zero until it is set. */
-  constructor(
-    kernel: bigint,
-    name: string,
-    types: readonly ArgumentType[],
-    config: LaunchConfig,
-  ) {
+  constructor(kernel: bigint, name: string, types: readonly ArgumentType[], config: LaunchConfig) {
     this.kernel = kernel;
     this.name = name;
     this.config = config;

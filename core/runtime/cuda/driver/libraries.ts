@@ -135,10 +135,9 @@ export function openLibrary<T extends Deno.ForeignLibraryInterface>(
   const remedy = pip
     ? `run \`pip install ${pip[maxMajor < 13 ? 0 : 1]}\` in a virtual environment and activate it`
     : "install an NVIDIA driver for CUDA 12.0 or later";
-  throw new EnvironmentError(
-    `cannot load ${file}: tried ${tried.join(", ") || "nothing"}`,
-    { hints: [`${remedy}, or name the library in ${variable}`] },
-  );
+  throw new EnvironmentError(`cannot load ${file}: tried ${tried.join(", ") || "nothing"}`, {
+    hints: [`${remedy}, or name the library in ${variable}`],
+  });
 }
 
 /** Loads what NVRTC will ask for by bare name, `libnvrtc-builtins.so.13.0`. */

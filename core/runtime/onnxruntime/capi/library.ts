@@ -36,10 +36,10 @@ export function onnxRuntimePath(platform = `${Deno.build.os}-${Deno.build.arch}`
     const entry = createRequire(import.meta.url).resolve("onnxruntime-node");
     return join(dirname(dirname(entry)), "bin/napi-v6", file); // the entry lies in `dist`
   } catch (cause) {
-    throw new EnvironmentError(
-      "the npm package onnxruntime-node is not installed",
-      { hints: ["run `deno install` in the project folder"], cause },
-    );
+    throw new EnvironmentError("the npm package onnxruntime-node is not installed", {
+      hints: ["run `deno install` in the project folder"],
+      cause,
+    });
   }
 }
 

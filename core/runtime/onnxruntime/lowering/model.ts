@@ -135,11 +135,7 @@ function tensor(name: string, type: OnnxType, shape: readonly number[]): Message
   return message.integer(2, ONNX_TYPE[type]).bytes(8, name);
 }
 
-function valueInfo(
-  name: string,
-  type: OnnxType,
-  sizes: readonly (number | undefined)[],
-): Message {
+function valueInfo(name: string, type: OnnxType, sizes: readonly (number | undefined)[]): Message {
   const shape = new Message();
   for (const size of sizes) {
     shape.bytes(1, size === undefined ? new Message() : new Message().integer(1, size));

@@ -52,10 +52,9 @@ export class Gpu {
     } catch (cause) {
       if (!(cause instanceof Error) || cause instanceof EnvironmentError) throw cause;
       const reason = cause.message.replaceAll("\n", " ").replace(/^.*was false\. /, "").trim();
-      throw new EnvironmentError(
-        `the webgpu device has no usable GPU: ${reason}`,
-        { hints: HINTS },
-      );
+      throw new EnvironmentError(`the webgpu device has no usable GPU: ${reason}`, {
+        hints: HINTS,
+      });
     }
     this.#memory = this.api.deviceMemory(MEMORY);
     this.#allocator = this.api.allocator(this.#session.handle, this.#memory);
