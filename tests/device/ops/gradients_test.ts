@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { DERIVATIVES } from "../../../core/graph/derivatives.ts";
 import { differentiate, gradientName } from "../../../core/graph/differentiate.ts";
-import { MODEL_OPS } from "../../../core/ops/mod.ts";
+import { MODEL_OPS } from "./model_ops.ts";
 import { testGradients } from "./conformance.ts";
 import { devices, reference } from "../devices.ts";
 import { GRADIENT_CASES, OP_CASES, randomInputs } from "./cases.ts";

@@ -1,7 +1,7 @@
 /** Every op on every device against the reference in f64. */
 import { PRIMITIVES } from "../../../core/graph/primitives.ts";
 import { assertEquals } from "@std/assert";
-import { MODEL_OPS } from "../../../core/ops/mod.ts";
+import { MODEL_OPS } from "./model_ops.ts";
 import { testOps } from "./conformance.ts";
 import { devices } from "../devices.ts";
 import { OP_CASES } from "./cases.ts";

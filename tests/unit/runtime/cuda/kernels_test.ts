@@ -5,7 +5,7 @@ import type { Op } from "../../../../core/graph/program.ts";
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { kernel, KERNEL_HEADERS } from "../../../../core/runtime/cuda/kernels/define.ts";
 import { KERNEL_FILES, KERNELS, RULES } from "../../../../core/runtime/cuda/kernels/mod.ts";
-import { MODEL_OPS } from "../../../../core/ops/mod.ts";
+import { MODEL_OPS } from "../../../device/ops/model_ops.ts";
 
 /** Launch bounds and body of every `extern "C"` kernel of a file. */
 function kernelsOf(text: string): Map<string, { readonly bounds: string; readonly body: string }> {
