@@ -89,7 +89,7 @@ const BUDGET: Readonly<Record<string, number>> = {
 };
 
 /** Most lines of all folders. */
-const ALL = 81720;
+const ALL = 81660;
 
 function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
   for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {
