@@ -15,7 +15,7 @@ import type { RateKind } from "./trainable.ts";
 export const PAPER_RATE = 3e-4;
 /** Rates over a frozen backbone: of prefixes by their start, of what is added to weights, of the aggregator. */
 const PREFIX_RATES = { text: 0.02, normal: 0.1 } as const;
-const WEIGHT_RATE = 1e-3, AGGREGATOR_RATE = 1e-3;
+const WEIGHT_RATE = 1e-3, AGGREGATOR_RATE = 1e-4;
 
 /** Rates that are given; `backbone` stands for the others too. */
 export type GivenRates = Readonly<Record<RateKind, number | undefined>>;

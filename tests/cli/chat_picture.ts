@@ -12,7 +12,7 @@ const QUESTION = "Write a Python function that reverses a string. Answer with th
 const [model, run, out = `${ROOT}docs/images/chat.png`] = Deno.args;
 if (!model || !run) throw new Error("usage: chat_picture.ts MODEL RUN [PNG]");
 await using server = await TestServer.start(["--model", model, "--adapter", `p2=${run}`]);
-await using page = await BrowserPage.open({ width: 900, height: 560 });
+await using page = await BrowserPage.open({ width: 900, height: 640 });
 await page.navigate(`${server.url}/`);
 const isListed = `document.querySelectorAll("#model option").length === 2`;
 await until(async () => Boolean(await page.evaluate(isListed)), "the models are listed");

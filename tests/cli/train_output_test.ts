@@ -170,11 +170,11 @@ Deno.test("ParScale parameters alone have rates by their start, which --dry-run 
       const { config } = JSON.parse(stdout);
       return [config.lr_prefix, config.lr_aggregator];
     };
-    assertEquals(await ratesOf(""), [0.02, 0.001]);
-    assertEquals(await ratesOf(" --prefix-init normal"), [0.1, 0.001]);
-    assertEquals(await ratesOf(" --transform lora"), [0.001, 0.001]);
+    assertEquals(await ratesOf(""), [0.02, 0.0001]);
+    assertEquals(await ratesOf(" --prefix-init normal"), [0.1, 0.0001]);
+    assertEquals(await ratesOf(" --transform lora"), [0.001, 0.0001]);
     assertEquals(await ratesOf(" --lr 0.01"), [0.01, 0.01]);
-    assertEquals(await ratesOf(" --lr-prefix 0.5"), [0.5, 0.001]);
+    assertEquals(await ratesOf(" --lr-prefix 0.5"), [0.5, 0.0001]);
     const { stdout } = await place.train(`${line} --steps 2 --out run --dry-run`);
     assertMatch(
       stdout,
@@ -182,7 +182,7 @@ Deno.test("ParScale parameters alone have rates by their start, which --dry-run 
     );
     await place.trained(`${line} --steps 2 --out run`);
     const { config } = JSON.parse(place.read("run/config.json"));
-    assertEquals([config.lr_prefix, config.lr_aggregator], [0.02, 0.001]);
+    assertEquals([config.lr_prefix, config.lr_aggregator], [0.02, 0.0001]);
     const [row] = parseLines(place.read("run/metrics.jsonl")).slice(-1);
     assertEquals(row.lr_prefix < 0.02, true);
     // Prefixes of a run that started from text are as large as before.

@@ -212,7 +212,7 @@ qwenTest(
       const { config } = JSON.parse(await Deno.readTextFile(`${cwd}/run/config.json`));
       assertEquals(
         [config.train_params, config.lr_prefix, config.lr_aggregator],
-        ["introduced", 0.02, 0.001],
+        ["introduced", 0.02, 0.0001],
       );
     }),
 );

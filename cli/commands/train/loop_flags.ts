@@ -67,7 +67,7 @@ export const trainingFlags = flagGroup("Training", {
   "lr-aggregator": {
     type: "number",
     min: 0,
-    defaultText: "--lr; 0.001 with --train-params introduced",
+    defaultText: "--lr; 0.0001 with --train-params introduced",
     summary: "Peak learning rate of the aggregator",
     details: "Too high, and one stream does all the work.",
   },

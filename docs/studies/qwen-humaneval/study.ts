@@ -37,8 +37,9 @@ export interface Passes {
   readonly plus: readonly number[];
 }
 
-/** 30 steps of 2,048 tokens; rates are those that `train` chooses. */
-const TRAIN = "--train-params introduced --seq-len 512 --batch 4 --micro-batch 1 --tokens 60000 " +
+/** 30 steps of 2,048 tokens; rates are those that `train` chose at the time. */
+const TRAIN =
+  "--train-params introduced --lr-aggregator 0.001 --seq-len 512 --batch 4 --micro-batch 1 --tokens 60000 " +
   "--seed 0 --save-every 5 --keep 1";
 
 /** Paths. */
