@@ -19,6 +19,9 @@ import {
 } from "./values.ts";
 import { str } from "./text.ts";
 
+/** Most bits of a power: its digits are counted before it is computed. */
+const MAX_BITS = 14_300;
+
 /** The value of a binary operator. @throws {PythonError} for types that it does not take */
 export function binary(operator: string, left: Value, right: Value): Value {
   for (const side of [left, right]) if (side instanceof Undefined) side.fail();
@@ -59,8 +62,9 @@ function integers(operator: string, a: bigint, b: bigint): Value {
 }
 
 function power(base: bigint, exponent: bigint): Value {
-  const bits = BigInt(base.toString(2).length) * exponent;
-  if (bits < 0n || bits > 14_000n) throw new Error("such a power is not supported");
+  if (exponent < 0n) throw new Error("a negative power is not supported");
+  const bits = BigInt(base.toString(2).length - 1) * exponent;
+  if (bits > MAX_BITS) throw new Error("a power of more than 4300 digits is too long");
   return bounded(base ** exponent);
 }
 
