@@ -90,9 +90,10 @@ export class GrammarEngine implements Disposable {
     const text = this.#nextText++, opening = { source, vocabulary: this.vocabulary };
     const ask = async (tokens: readonly number[], signal?: AbortSignal): Promise<TokenMask> => {
       const question = { key, text, tokens };
-      const work = async () =>
-        await this.#ask(question) ?? await this.#ask({ ...question, opening });
-      const answer = (await this.#turns.take(() => prepared.cost, work, signal))!;
+      // A turn for each, so that many new grammars do not stand before one that is known.
+      const turn = (question: GrammarQuestion) =>
+        this.#turns.take(() => prepared.cost, () => this.#ask(question), signal);
+      const answer = (await turn(question) ?? await turn({ ...question, opening }))!;
       if (answer.mask.every((bits) => bits === 0)) throw new DataError("no token fits the grammar");
       prepared.cost += answer.work;
       if (prepared.cost > (prepared.limit += WORK_PER_MASK)) {

@@ -32,7 +32,7 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
   [/^deno task (bench|coverage)/, "the same"],
   [/^deno task test:gpu --emulated/, "tests/long/gpu_script_test.ts"],
   [/^(deno task test:gpu|deno run -A tests\/gpu\/|python3 bench_torch)/, "needs a GPU"],
-  [/^deno task (frozen|law|qwen|study)/, "studies, which take minutes to days"],
+  [/^deno task (distil|frozen|law|qwen|study)/, "studies, which take minutes to days"],
   [/^deno task test:platform/, "needs emulators, and root to install them"],
   [/^podman |^bash tests\/platform\/container/, "needs a container engine"],
   [/^deno task (compile|bundle|test:release)/, "tests/release; a base program is downloaded"],
