@@ -22,7 +22,7 @@ import type { Context } from "../../framework/context.ts";
 import { type Invocation, snakeKeys } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
 import { reportRows } from "../../output/report.ts";
-import { openFigure } from "../../output/sink.ts";
+import { checkFigure, openFigure } from "../../output/sink.ts";
 import type { Column, Row } from "../../output/table.ts";
 import { renderSvg } from "../../output/vega.ts";
 import {
@@ -45,6 +45,7 @@ export async function run(values: CostValues, ctx: Context): Promise<void> {
     ctx.begin();
     return await listHardware(io, invocation);
   }
+  checkFigure(values.svg, invocation);
   const model = await openModel(values, io);
   const work = workOf(values, model);
   const known = values.hardware === THIS_MACHINE ? undefined : findHardware(values);

@@ -40,7 +40,6 @@ import { suggestionHint } from "../../framework/suggest.ts";
 import { refuseOthers } from "../../input/forms.ts";
 import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { checkFigure } from "../../output/sink.ts";
 import type { command } from "./flags.ts";
 
 /** Flags of the command. */
@@ -81,10 +80,9 @@ export interface CostModel {
 /** Name under which the machine at hand is measured. */
 export const THIS_MACHINE = "this-machine";
 
-/** Refuses combinations of flags, and a figure that exists. */
+/** Refuses flags beside `cost ls`. */
 export function check(values: CostValues, invocation: Invocation): void {
   if (values.arguments.length > 0) refuseOthers(invocation, "`cost ls`");
-  checkFigure(values.svg, invocation);
 }
 
 /** Resolves the lists for a model, and checks lengths. */

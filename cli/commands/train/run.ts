@@ -140,8 +140,7 @@ async function trainInto(
     onValidate: (tokens: number) => validating.update(tokens, validated),
     onStart(validation: Validation) {
       validating.end();
-      const { loss } = validation;
-      startLoss = loss;
+      const loss = startLoss = validation.loss;
       watch.start(loss);
       progress.restart();
       write({ step: 0, tokens: 0, validation });

@@ -235,32 +235,36 @@ export class RunWatch {
   /** Says how the streams share the validation data at the end, and warns of one that has next to no share. */
   end(weights: readonly number[] | undefined): void {
     if (weights === undefined) return;
-    const { streams, smoothing } = this.run.source.config, floor = smoothing / streams;
+    const { floor, least } = this.#bounds;
     const shares = weights.map((weight, p) => `${p}: ${weight.toFixed(2)}`).join(", ");
     this.io.note(`mean weights of the streams on the validation data: ${shares}`);
     weights.forEach((weight, p) => {
-      if (weight > Math.max(smoothing, 0.02) / streams * MARGIN) return;
-      const least = `the least possible is ${floor.toFixed(3)}`;
+      if (weight > least) return;
       const message = `stream ${p} is hardly used: its mean weight on the validation data is ` +
-        `${weight.toFixed(3)}, ${least}`;
+        `${weight.toFixed(3)}, the least possible is ${floor}`;
       this.#warn(p, message, lowerRate(this.run, "aggregator"));
     });
   }
 
   #lookAt(p: number, weight: number, { step, lossEma, firstLoss }: StepReport): void {
-    const { streams, smoothing } = this.run.source.config;
-    const least = Math.max(smoothing, 0.02) / streams * MARGIN;
+    const { floor, least } = this.#bounds;
     const average = this.#averages[p] = 0.9 * (this.#averages[p] ?? weight) + 0.1 * weight;
     const isDead = this.#steps >= PATIENCE && average <= least;
     const isDying = weight <= least && lossEma > firstLoss;
     if (!isDead && !isDying) return;
     const mean = (isDying ? weight : average).toFixed(3);
-    const floor = (smoothing / streams).toFixed(3);
     this.#warn(
       p,
       `stream ${p} is hardly used at step ${step}: its mean weight is ${mean}, the least possible ${floor}`,
       lowerRate(this.run, "aggregator"),
     );
+  }
+
+  /** Least possible weight of a stream, as text, and the one up to which a stream counts as dead. */
+  get #bounds(): { readonly floor: string; readonly least: number } {
+    const { streams, smoothing } = this.run.source.config;
+    const floor = (smoothing / streams).toFixed(3);
+    return { floor, least: Math.max(smoothing, 0.02) / streams * MARGIN };
   }
 
   /** Each warning comes once. */

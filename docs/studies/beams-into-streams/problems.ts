@@ -8,10 +8,10 @@
  * `parscale eval --tasks`, `solutions.jsonl` with MBPP's own, and `problems.json` with counts and hashes.
  */
 import { join } from "node:path";
-import { readGzip } from "../qwen-humaneval/corpus.ts";
+import { gramsOf, readGzip } from "../qwen-humaneval/corpus.ts";
 import { sha256 } from "../small-law/corpus.ts";
 
-const GRAM = 10, START = /^Write a (python )?function to /i;
+const START = /^Write a (python )?function to /i;
 
 /** A row of MBPP. */
 interface Row {
@@ -58,11 +58,8 @@ function problemOf(row: Row): Problem | undefined {
   };
 }
 
-/** Runs of ten words. */
-function* gramsOf(text: string): Generator<string> {
-  const words = text.toLowerCase().match(/[a-z_]\w*/g) ?? [];
-  for (let i = 0; i + GRAM <= words.length; i++) yield words.slice(i, i + GRAM).join(" ");
-}
+/** Runs of ten words, without marks and numbers: much of Python shares those. */
+const wordsOf = (text: string) => [...gramsOf(text, /[a-z_]\w*/g)];
 
 /** Words that a problem is told from others by: without those that most of MBPP begin with. */
 function textOf({ text, code }: Row): string {
@@ -82,15 +79,13 @@ if (import.meta.main) {
   const test = among(11, 510), train = among(601, 974);
   const names = new Set([...test.map(nameOf), ...humaneval.map(({ entry_point }) => entry_point)]);
   const grams = new Set([
-    ...test.flatMap((row) => [...gramsOf(textOf(row))]),
+    ...test.flatMap((row) => wordsOf(textOf(row))),
     ...humaneval.flatMap(({ prompt, canonical_solution }) => [
-      ...gramsOf(prompt + canonical_solution),
+      ...wordsOf(prompt + canonical_solution),
     ]),
   ]);
   const otherNames = train.filter((row) => !names.has(nameOf(row)));
-  const clean = otherNames.filter((row) =>
-    ![...gramsOf(textOf(row))].some((one) => grams.has(one))
-  );
+  const clean = otherNames.filter((row) => !wordsOf(textOf(row)).some((one) => grams.has(one)));
   const problems = clean.flatMap((row) => problemOf(row) ?? []);
   const lines = (rows: readonly object[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
   const asked = lines(problems.map(({ completion: _, ...problem }) => problem));

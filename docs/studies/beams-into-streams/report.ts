@@ -3,6 +3,7 @@ import { columnsOf, plainTable } from "../../../cli/output/table.ts";
 import { pairedDifference } from "../../../core/eval/harness/paired.ts";
 import { bootstrapDifference } from "../frozen-smollm2/report.ts";
 import { lossOf, type Total } from "../frozen-smollm2/study.ts";
+import { interval, share } from "../qwen-humaneval/report.ts";
 import type { Passes } from "../qwen-humaneval/study.ts";
 import { type Benchmark, BENCHMARKS, LABELS, readResults } from "./study.ts";
 
@@ -32,15 +33,6 @@ function meanOf(all: AllPasses, method: string, benchmark: Benchmark): Passes | 
     seeds[0]![tests].map((_, i) => seeds.reduce((sum, s) => sum + s[tests][i]!, 0) / seeds.length);
   return { base: mean("base"), plus: mean("plus") };
 }
-
-/** `difference (low to high)`. */
-function interval(digits: number, numbers: readonly number[]): string {
-  const [d, a, b] = numbers.map((x) => x.toFixed(digits));
-  return `${d} (${a} to ${b})`;
-}
-
-const share = (passed: readonly number[]) =>
-  (passed.reduce((sum, x) => sum + x, 0) / passed.length).toFixed(3);
 
 function passRows(all: AllPasses, benchmark: Benchmark) {
   return Object.entries(LABELS).flatMap(([name, method]) => {

@@ -9,10 +9,9 @@
  */
 import { fileURLToPath } from "node:url";
 import { cutAtStops } from "../../../core/eval/harness/predict.ts";
-import { parseScores, SCORES } from "../../../core/eval/harness/eval_folder.ts";
 import { codeStops } from "../../../core/eval/tasks/code.ts";
 import { exists, parscale, type Total } from "../frozen-smollm2/study.ts";
-import type { Passes } from "../qwen-humaneval/study.ts";
+import { passesOf } from "../qwen-humaneval/study.ts";
 
 export const RESULTS = fileURLToPath(new URL("results", import.meta.url));
 
@@ -104,10 +103,8 @@ class Study {
 
   /** All answers of an evaluation, right or wrong. */
   async #unverified(passing: string): Promise<string> {
-    const lines = async (path: string) =>
-      (await Deno.readTextFile(path)).trim().split("\n").map((line) => JSON.parse(line));
-    const problems = await lines(`${this.problems}/problems.jsonl`);
-    const samples = await lines(passing.replace("passing.jsonl", "samples.jsonl"));
+    const problems = await readLines(`${this.problems}/problems.jsonl`);
+    const samples = await readLines(passing.replace("passing.jsonl", "samples.jsonl"));
     const rows = samples.map(({ doc_id, text }) => ({
       prompt: `${problems[doc_id].prompt}\n`,
       completion: cutAtStops(text, codeStops("humaneval")),
@@ -130,8 +127,8 @@ class Study {
       ]);
       await Deno.writeTextFile(`${out}.done`, "");
     }
-    const metrics = (await Deno.readTextFile(`${out}/metrics.jsonl`)).trim().split("\n");
-    const { step, tokens, loss_ema, stream_weights } = JSON.parse(metrics.at(-1)!);
+    const metrics = await readLines(`${out}/metrics.jsonl`);
+    const { step, tokens, loss_ema, stream_weights } = metrics.at(-1);
     await keep("training", `${name}-${seed}`, { step, tokens, loss_ema, stream_weights });
   }
 
@@ -158,7 +155,7 @@ class Study {
         ...flags,
       ]);
     }
-    const rows = (await Deno.readTextFile(out)).trim().split("\n").map((line) => JSON.parse(line));
+    const rows = await readLines(out);
     const totals = rows.map(({ tokens, loglikelihood }): Total => (
       { tokens: tokens.length, nats: -loglikelihood }
     ));
@@ -166,12 +163,10 @@ class Study {
   }
 }
 
-/** Passed problems of a finished evaluation, by problem. */
-function passesOf(folder: string): Passes {
-  const path = `${folder}/${SCORES}`;
-  const scores = parseScores(Deno.readTextFileSync(path), path).sort((a, b) => a.doc_id - b.doc_id);
-  const metric = (name: string) => scores.map(({ metrics }) => Number(metrics[name]));
-  return { base: metric("pass@1"), plus: metric("plus_pass@1") };
+/** Values of a file of JSON lines. */
+// deno-lint-ignore no-explicit-any -- what our own commands wrote
+async function readLines(path: string): Promise<any[]> {
+  return (await Deno.readTextFile(path)).trim().split("\n").map((line) => JSON.parse(line));
 }
 
 /** Results of a kind by their names; none before the first. */

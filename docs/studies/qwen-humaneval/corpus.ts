@@ -18,9 +18,9 @@ const HELD_OUT = 80;
 
 const GRAM = 10;
 
-/** Runs of ten words or marks. */
-function* gramsOf(text: string): Generator<string> {
-  const words = text.toLowerCase().match(/\w+|[^\w\s]/g) ?? [];
+/** Runs of ten words or marks, or of other parts. */
+export function* gramsOf(text: string, parts = /\w+|[^\w\s]/g): Generator<string> {
+  const words = text.toLowerCase().match(parts) ?? [];
   for (let i = 0; i + GRAM <= words.length; i++) yield words.slice(i, i + GRAM).join(" ");
 }
 

@@ -13,7 +13,7 @@ const COMPARISONS: readonly (readonly [method: string, control: string])[] = [
 ];
 
 /** `difference low to high`, with a number of digits. */
-function interval(digits: number, [difference, low, high]: readonly number[]): string {
+export function interval(digits: number, [difference, low, high]: readonly number[]): string {
   const [d, a, b] = [difference!, low!, high!].map((x) => x.toFixed(digits));
   return `${d} (${a} to ${b})`;
 }
@@ -29,9 +29,12 @@ function lossRows(losses: Readonly<Record<string, readonly Total[]>>) {
   });
 }
 
+/** Share of the problems that passed. */
+export function share(passed: readonly number[]): string {
+  return (passed.reduce((sum, x) => sum + x, 0) / passed.length).toFixed(3);
+}
+
 function passRows(passes: Readonly<Record<string, Passes>>) {
-  const share = (passed: readonly number[]) =>
-    (passed.reduce((sum, x) => sum + x, 0) / passed.length).toFixed(3);
   return Object.entries(passes).map(([method, { base, plus }]) => ({
     method: LABELS[method],
     humaneval: share(base),

@@ -96,7 +96,7 @@ async function answer({ runs, model, data }: Folders): Promise<Record<string, Pa
 }
 
 /** Passes of a finished evaluation, problem by problem. */
-function passesOf(folder: string): Passes {
+export function passesOf(folder: string): Passes {
   const path = `${folder}/${SCORES}`;
   const scores = parseScores(Deno.readTextFileSync(path), path).sort((a, b) => a.doc_id - b.doc_id);
   const metric = (name: string) => scores.map(({ metrics }) => Number(metrics[name]));
