@@ -3,17 +3,16 @@ import type { Context } from "../../framework/context.ts";
 import { renderChart, type Series } from "../../output/chart.ts";
 import { Report } from "../../output/report.ts";
 import type { Column } from "../../output/table.ts";
-import { openFigure } from "../../output/sink.ts";
+import { checkFigure, openFigure } from "../../output/sink.ts";
 import { renderSvgChart } from "../../output/vega.ts";
 import {
   type Measure,
-  planPlot,
-  type PlotPlan,
   type PlotValues,
   type Point,
+  readLosses,
   type RunLosses,
   type StepLoss,
-} from "./plan.ts";
+} from "./losses.ts";
 
 /** Points of a curve; more than the figure has pixels would not show. */
 const MOST_SVG_POINTS = 1500;
@@ -22,29 +21,30 @@ const SVG_WIDTH = 560, SVG_HEIGHT = 360;
 /** Runs the command. */
 export async function run(values: PlotValues, ctx: Context): Promise<void> {
   const { io, invocation } = ctx;
-  const plan = await planPlot(values, io, invocation);
+  checkFigure(values.svg, invocation);
+  const runs = await readLosses(values, io);
   ctx.begin();
-  const curves = curvesOf(plan.runs, plan);
+  const curves = curvesOf(runs, values);
   using report = new Report(io, invocation, {
     schema: "parscale.plot/1",
-    columns: columnsOf(curves, plan),
+    columns: columnsOf(curves, values),
   });
-  using figure = openFigure(io, plan.svg, invocation.overwrite);
+  using figure = openFigure(io, values.svg, invocation.overwrite);
   const series = seriesOf(curves);
-  figure?.write(await drawFigure(curves, plan));
+  figure?.write(await drawFigure(curves, values));
   const chart = renderChart(series, {
     width: io.width(),
-    height: plan.height,
+    height: values.height,
     color: invocation.out === undefined && io.isColored("stdout"),
-    ...axesOf(plan),
+    ...axesOf(values),
   });
   report.raw(`${chart}\n`);
-  for (const curve of curves) report.row(rowOf(curve, plan));
+  for (const curve of curves) report.row(rowOf(curve, values));
   await report.finish();
 }
 
 /** Columns of the table; those that say nothing of these curves are left out. */
-function columnsOf(curves: readonly Curve[], { ema }: PlotPlan): Column[] {
+function columnsOf(curves: readonly Curve[], { ema }: PlotValues): Column[] {
   const smoothed = curves.some(({ measure }) => measure === "train") && ema > 0;
   return [
     { key: "label" },
@@ -58,7 +58,7 @@ function columnsOf(curves: readonly Curve[], { ema }: PlotPlan): Column[] {
 }
 
 /** The figures of the table, and all points for programs. */
-function rowOf({ label, measure, lastLoss, points }: Curve, { x, ema }: PlotPlan) {
+function rowOf({ label, measure, lastLoss, points }: Curve, { x, ema }: PlotValues) {
   const last = points.at(-1);
   const lowest = points.reduce((best, point) => point[1] < best[1] ? point : best, last!);
   return {
@@ -76,24 +76,24 @@ function rowOf({ label, measure, lastLoss, points }: Curve, { x, ema }: PlotPlan
   };
 }
 
-function axesOf({ x, measure, ema, logX, logY }: PlotPlan) {
+function axesOf({ x, measure, ema, log }: PlotValues) {
   const smoothed = measure.includes("train") && ema > 0;
   // A terminal of 40 columns shows the whole label.
   const yLabel = smoothed ? `loss, smoothed ${ema} (nats per token)` : "loss (nats per token)";
-  return { xLabel: x, yLabel, logX, logY };
+  return { xLabel: x, yLabel, logX: log.includes("x"), logY: log.includes("y") };
 }
 
-async function drawFigure(curves: readonly Curve[], plan: PlotPlan): Promise<string> {
+async function drawFigure(curves: readonly Curve[], values: PlotValues): Promise<string> {
   const drawn = curves.map(({ points, ...rest }) => ({
     ...rest,
     points: thinned(points, MOST_SVG_POINTS),
   }));
   return await renderSvgChart(seriesOf(drawn), {
-    ...axesOf(plan),
-    xLabel: `training (${plan.x})`,
+    ...axesOf(values),
+    xLabel: `training (${values.x})`,
     width: SVG_WIDTH,
     height: SVG_HEIGHT,
-    title: plan.title ?? `Loss over ${plan.x}`,
+    title: values.title ?? `Loss over ${values.x}`,
   });
 }
 

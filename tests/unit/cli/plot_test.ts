@@ -1,7 +1,7 @@
 /** Curves of `parscale plot`: smoothing, logarithmic axes, styles in SVG. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { curvesOf, seriesOf, thinned } from "../../../cli/commands/plot/run.ts";
-import type { Point, RunLosses, StepLoss } from "../../../cli/commands/plot/plan.ts";
+import type { Point, RunLosses, StepLoss } from "../../../cli/commands/plot/losses.ts";
 import { renderChart } from "../../../cli/output/chart.ts";
 import { renderSvgChart } from "../../../cli/output/vega.ts";
 

@@ -1,25 +1,14 @@
-/** From the flags of `parscale plot` to the losses of runs, and the figure they are drawn into. */
+/** Losses of the runs that `parscale plot` draws. */
 import { basename, resolve } from "node:path";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import { type JsonObject, readJsonObject, show, statIfExists } from "../../../core/base/files.ts";
 import type { ValuesOf } from "../../framework/command.ts";
 import { parseMetrics, readMetrics } from "../../input/metrics_file.ts";
-import type { Invocation } from "../../output/document.ts";
 import type { Io } from "../../output/io.ts";
-import { checkFigure } from "../../output/sink.ts";
 import type { command } from "./flags.ts";
 
 /** Flags of the command. */
 export type PlotValues = ValuesOf<typeof command>;
-
-/** Losses and the figure. */
-export interface PlotPlan extends Pick<PlotValues, "x" | "measure" | "ema" | "title" | "height"> {
-  readonly runs: readonly RunLosses[];
-  readonly logX: boolean;
-  readonly logY: boolean;
-  /** File of the figure. */
-  readonly svg: string | undefined;
-}
 
 /** Kind of loss. */
 export type Measure = "train" | "eval";
@@ -40,21 +29,12 @@ export interface RunLosses {
 const FIELDS: Readonly<Record<Measure, string>> = { train: "loss", eval: "eval_loss" };
 
 /** Reads all runs that the command line names. */
-export async function planPlot(
-  values: PlotValues,
-  io: Io,
-  invocation: Invocation,
-): Promise<PlotPlan> {
-  const { x, measure, ema, title, height, svg, log } = values;
-  checkFigure(svg, invocation);
+export async function readLosses(values: PlotValues, io: Io): Promise<RunLosses[]> {
   const runs = await readRuns(values, io);
-  if (!runs.some(({ points }) => measure.some((one) => points[one].length > 0))) {
-    throw new UsageError("`--measure eval` needs runs with a validation loss", {
-      hints: ["train with --eval-data or --eval-split, or plot --measure train"],
-    });
-  }
-  const axes = { logX: log.includes("x"), logY: log.includes("y") };
-  return { runs, x, measure, ema, title, height, svg, ...axes };
+  if (runs.some(({ points }) => values.measure.some((one) => points[one].length > 0))) return runs;
+  throw new UsageError("`--measure eval` needs runs with a validation loss", {
+    hints: ["train with --eval-data or --eval-split, or plot --measure train"],
+  });
 }
 
 async function readRuns(values: PlotValues, io: Io): Promise<RunLosses[]> {
