@@ -99,17 +99,12 @@ export function derivedName(model: string, made?: string): string {
 }
 
 /** Size in bytes of weights that take about a second to load. */
-const LARGE = 1e8;
+export const LARGE = 1e8;
 
 /** Says on a terminal that a chat model continues prompts without its template, which few users want. */
 export function noteContinued(io: Io, { chatTemplate }: Pick<Tokenizer, "chatTemplate">): void {
   if (chatTemplate === undefined || !io.isTerminal("stdout")) return;
   io.note("the prompt is continued as it stands; --chat applies the model's chat template");
-}
-
-/** Says that a model is being opened, if it is a large one. */
-export function noteOpening(io: Io, model: string | undefined, bytes: number): void {
-  if (model !== undefined && bytes >= LARGE) io.noteOnce(`opening ${model} …`);
 }
 
 /**
@@ -137,7 +132,9 @@ export class OpenDisplay implements find.OpenEvents, Disposable {
     this.#start("Quantizing", bytes);
   };
 
-  readonly onLoad = (bytes: number): void => noteOpening(this.io, this.model, bytes);
+  readonly onLoad = (bytes: number): void => {
+    if (this.model !== undefined && bytes >= LARGE) this.io.noteOnce(`opening ${this.model} …`);
+  };
 
   [Symbol.dispose](): void {
     this.#progress?.[Symbol.dispose]();

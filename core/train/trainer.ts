@@ -112,8 +112,12 @@ export class Trainer {
     this.#parts = parts;
   }
 
-  /** Allocates everything, reads the first values and compiles the programs. */
-  static async create(device: Device, options: TrainerOptions): Promise<Trainer> {
+  /** Allocates everything, reads the first values, telling how many bytes so far, and compiles the programs. */
+  static async create(
+    device: Device,
+    options: TrainerOptions,
+    onRead: (bytes: number) => void = () => {},
+  ): Promise<Trainer> {
     const { collective = ALONE, accumulates } = options;
     const groups = groupTensors(options.trained, { apart: !device.traits.partialViews }).map(
       (group): GroupTensors => {
@@ -127,8 +131,10 @@ export class Trainer {
     const tensors = new Map<string, DeviceTensor>();
     for (const { group, values } of groups) viewsInto(tensors, device, group, values, (n) => n);
     const frozen = new Map<string, HostTensor>();
+    let read = 0;
     for (const [name, type] of gradients.parameters) {
       const values = await options.initial(name);
+      onRead(read += 4 * values.length);
       if (!tensors.has(name) && device.traits.freezesWeights) {
         frozen.set(name, { ...type, data: Float32Array.from(values) });
         continue;

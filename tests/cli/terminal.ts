@@ -22,6 +22,13 @@ export interface TerminalResult {
   readonly screen: readonly string[];
   /** Words that the terminal had to break, as it ends its lines at any character. */
   readonly brokenWords: readonly string[];
+  /** Longest time without output, in ms, and the line that stood there. */
+  readonly silence: Silence;
+}
+
+export interface Silence {
+  readonly ms: number;
+  readonly after: string;
 }
 
 /** Returns whether the machine has a `script` that takes a command and returns its exit code. */
@@ -61,6 +68,8 @@ export class Terminal implements AsyncDisposable {
   #raw = "";
   #changed = Promise.withResolvers<void>();
   #isOver = false;
+  #heardAt = performance.now();
+  #silence: Silence = { ms: 0, after: "" };
 
   constructor(
     args: readonly string[] = [],
@@ -85,12 +94,20 @@ export class Terminal implements AsyncDisposable {
   async #read(): Promise<void> {
     const decoder = new TextDecoder();
     for await (const bytes of this.#child.stdout) {
+      this.#endSilence();
       this.#raw += decoder.decode(bytes, { stream: true });
       this.#changed.resolve();
       this.#changed = Promise.withResolvers();
     }
+    this.#endSilence();
     this.#isOver = true;
     this.#changed.resolve();
+  }
+
+  #endSilence(): void {
+    const now = performance.now(), ms = now - this.#heardAt;
+    this.#heardAt = now;
+    if (ms > this.#silence.ms) this.#silence = { ms, after: this.#raw.slice(-200) };
   }
 
   /** Lines of the screen now. */
@@ -118,7 +135,12 @@ export class Terminal implements AsyncDisposable {
   async end(): Promise<TerminalResult> {
     await this.#finished;
     const { code } = await this.#child.status;
-    return { code, raw: this.#raw, ...renderScreen(this.#raw, this.#columns) };
+    return {
+      code,
+      raw: this.#raw,
+      silence: this.#silence,
+      ...renderScreen(this.#raw, this.#columns),
+    };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -12,13 +12,14 @@ import { EventWriter } from "../../../core/train/tensorboard.ts";
 import { Trainer, trainingFlops } from "../../../core/train/trainer.ts";
 import { loadState, saveState, type TrainingState } from "../../../core/train/training_state.ts";
 import type { Context } from "../../framework/context.ts";
-import { noteOpening } from "../../input/open_model.ts";
+import { LARGE } from "../../input/open_model.ts";
 import { configKeys, type Invocation, toJson } from "../../output/document.ts";
 import { commonFlags } from "../../framework/common.ts";
 import { camelCase, formatFlag } from "../../framework/table.ts";
 import { Interrupted } from "../../output/errors.ts";
 import { formatDuration, Progress, ReadingProgress } from "../../output/progress.ts";
 import { Report } from "../../output/report.ts";
+import type { Io } from "../../output/io.ts";
 import type { EndingSignal } from "../../output/signals.ts";
 import { type Ranks, withRanks } from "../../ranks/ranks.ts";
 import { type Extension, planTraining, type TrainPlan, type TrainValues } from "./plan.ts";
@@ -93,8 +94,7 @@ async function trainInto(
 ): Promise<void> {
   const { io } = ranks;
   const { saved, values } = plan, { out, keep, reparameterize, seed } = values;
-  noteOpening(io, values.model, run.memory.parameters);
-  const trainer = await Trainer.create(run.device, run.trainer);
+  const trainer = await openTrainer(run, io);
   let newest = saved ? await lastCheckpoint(out) : undefined;
   const start = await begin(run, trainer, newest);
   await folder?.truncateMetrics(start.step);
@@ -200,6 +200,14 @@ async function trainInto(
     io.note(`try it with \`parscale generate --model ${out} --prompt "..."\``);
   }
   if (last) io.detail(`a step took ${formatDuration(last.seconds)}`);
+}
+
+/** Reads and compiles the model, with progress where it is large. */
+async function openTrainer({ device, memory, trainer }: PreparedRun, io: Io): Promise<Trainer> {
+  const bytes = memory.parameters;
+  const options = { label: "Opening", unit: "MB", total: bytes / 1e6 };
+  using progress = bytes < LARGE ? undefined : new Progress(io, options);
+  return await Trainer.create(device, trainer, (read) => progress?.update(read / 1e6));
 }
 
 /** The state to begin with: nothing done, or that of a checkpoint. */

@@ -63,13 +63,14 @@ async function scoreTask(
   watch: Watch,
   folder: EvalFolder | undefined,
 ): Promise<DocumentScore[]> {
+  // Opening the sandbox takes seconds.
+  using progress = watch.progress(`Scoring ${task.name}`, answered.length);
   const score = await openDocumentScorer(task, tools);
   const known = new Map(
     (await folder?.readScores() ?? [])
       .filter((one) => one.task === task.name)
       .map((one) => [`${one.doc_id} ${one.request} ${one.samples}`, one]),
   );
-  using progress = watch.progress(`Scoring ${task.name}`, answered.length);
   const scores: DocumentScore[] = [];
   for (let start = 0; start < answered.length; start += AT_ONCE) {
     // Samples that arrived while the sandbox was being opened raise no event.
