@@ -255,6 +255,19 @@ Deno.test("--dry-run says what would be asked, and of which model where one is g
   assertStringIncludes(asked, `model: ${TINY}, qwen2, 1 stream, on cpu\npiqa: 3 of 12 rows`);
 });
 
+Deno.test("a folder without an answer is that of no evaluation: other flags begin anew", () =>
+  withScratch(async (cwd) => {
+    await runEval("--tasks piqa --limit 1 --out run", cwd);
+    const other = [...EVAL, ..."--tasks sciq --limit 1 --shots 0 --out run".split(" ")];
+    const holds = '"run" holds an evaluation that differs in tasks, shots, data, rows';
+    assertRefused(await runParscale(other, { cwd }), 2, holds);
+    Deno.removeSync(`${cwd}/run/results.json`);
+    for (const name of ["samples.jsonl", "scores.jsonl"]) Deno.truncateSync(`${cwd}/run/${name}`);
+    const { code, stderr } = await runParscale(other, { cwd });
+    assertEquals(code, 0, stderr);
+    assertEquals(sortedLines(`${cwd}/run/samples.jsonl`)[0].task, "sciq");
+  }));
+
 Deno.test("a task without rows is left out, and the others are evaluated", () =>
   withScratch(async (cwd) => {
     const options = { cwd, env: { PARSCALE_CACHE: cwd, HF_HUB_OFFLINE: "1", HF_HOME: cwd } };

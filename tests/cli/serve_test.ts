@@ -241,6 +241,7 @@ Deno.test("completions", async (t) => {
         ["{", null],
         ["[]", "body"],
         [{ prompt: "x", temperature: -1 }, "temperature"],
+        [{ prompt: "x", temperature: 2.1 }, "temperature"],
         [{ prompt: "x", n: 0 }, "n"],
         [{ prompt: "x", stop: [1] }, "stop"],
         [{ prompt: [] }, "prompt"],
@@ -264,6 +265,8 @@ Deno.test("completions", async (t) => {
       const served = "/v1/chat/completions, /v1/completions, /v1/models";
       const unserved = `no such path: /v1/embeddings; served are ${served}`;
       if (path === "embeddings") assertEquals(error.message, unserved);
+      const streams = "no model has P = 3: there is P = 2";
+      if (param === "parscale.streams") assertEquals(error.message, streams);
     }
     const wrong = await server.get("/v1/completions");
     assertEquals([wrong.status, (await wrong.json()).error.type], [405, "invalid_request_error"]);
