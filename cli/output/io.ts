@@ -85,7 +85,7 @@ export class Io {
   /** Value of an environment variable. */
   readonly env = (name: string): string | undefined => this.system.env(name);
 
-  /** Returns whether a person looks at the stream. */
+  /** Returns whether the stream is a terminal. */
   isTerminal(stream: StreamName): boolean {
     return this.system.isTerminal(stream);
   }

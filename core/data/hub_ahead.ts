@@ -45,7 +45,7 @@ export class AheadBuffer implements AsyncBuffer {
     for (const { start } of ranges) this.#held.delete(start);
   }
 
-  /** Waits for requests that no reader came for. */
+  /** Waits for prefetched chunks that were never read. */
   async settle(): Promise<void> {
     await Promise.allSettled([...this.#held.values()].map(({ bytes }) => bytes));
     this.#held.clear();
@@ -81,7 +81,7 @@ export class AheadChunks {
     }
   }
 
-  /** Waits for requests that no reader came for. */
+  /** Waits for prefetched chunks that were never read. */
   async settle(): Promise<void> {
     await this.#first?.catch(() => {});
     await this.#chunks.return(undefined);

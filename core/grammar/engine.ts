@@ -17,7 +17,7 @@ import type { Grammar } from "./expression.ts";
 /** A grammar, or the schema of one. */
 export type GrammarSource = Grammar | { readonly schema: unknown };
 
-/** A source as it is sent to the thread: a schema as the text that keeps its digits and order. */
+/** A source as the worker receives it: a schema as text, which keeps digits and order of keys. */
 export type SentSource = Grammar | { readonly schema: string };
 
 /** Tokens that texts are made of. */

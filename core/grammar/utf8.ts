@@ -1,7 +1,7 @@
 /** Characters as the bytes of UTF-8. */
 import type { Ranges } from "./expression.ts";
 
-/** Bytes of one place of a character. */
+/** Bytes that may stand at one position of a character's encoding. */
 export type ByteRange = readonly [first: number, last: number];
 
 /** Last characters of one, two, three and four bytes. */

@@ -16,7 +16,7 @@ export interface SplitOptions {
   readonly parts: number;
   /** Cost of making a node ready; the parts share the sum. */
   readonly cost: (node: Node) => number;
-  /** Values that may pass a cut; where more would, as in training, there is none. */
+  /** Most values that may cross a cut; a program where more would, as in training, is not split. */
   readonly most?: number;
 }
 

@@ -38,7 +38,7 @@ export interface TrainedTensor {
   readonly start: number;
 }
 
-/** Tensors that are updated alike, laid end to end. */
+/** Tensors with the same rate and decay, concatenated into one array. */
 export interface Group {
   readonly rate: RateKind;
   readonly decayed: boolean;

@@ -1,4 +1,4 @@
-/** Rates of the machine at hand, in 32 bits. */
+/** Measures this machine's rates of arithmetic and memory, in f32. */
 import type { CostDevice } from "../../../core/analysis/devices.ts";
 import { measureBandwidth, measurePeak } from "../../../core/analysis/peak.ts";
 import { memoryInfo } from "../../../core/base/platform/mod.ts";

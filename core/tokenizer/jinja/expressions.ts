@@ -41,7 +41,7 @@ function isTupleEnd(stream: TokenStream): boolean {
     stream.is("name", "recursive");
 }
 
-/** An expression without conditions, as the list of a loop is. */
+/** An expression without `if`, such as the iterable of a `for` loop. */
 export function parseOr(stream: TokenStream): Expression {
   let left = parseAnd(stream);
   while (stream.skip("name", "or")) left = { kind: "or", left, right: parseAnd(stream) };

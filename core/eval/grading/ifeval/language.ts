@@ -23,7 +23,7 @@ const TRIALS = 7;
 const ALPHA = 0.5, ALPHA_SPREAD = 0.05, BASE_FREQUENCY = 10_000;
 /** A trial ends when a language is this probable, or after `MOST_DRAWS` draws. */
 const CONVERGED = 0.99999, MOST_DRAWS = 1000;
-/** Iterations between two checks of that. */
+/** Draws between two tests for convergence. */
 const CHECK_EVERY = 5;
 /** Languages less likely are not named. */
 const LEAST_PROBABILITY = 0.1;

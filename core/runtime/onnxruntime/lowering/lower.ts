@@ -150,7 +150,7 @@ export class Lowering {
   readonly options: LoweringOptions;
   readonly #program: Program;
   readonly #names = new Map<Value, string>();
-  /** Names of what leaves the model. */
+  /** Names of the outputs. */
   readonly #leaving = new Map<Value, string>();
   readonly #parameters = new Map<Value, string>();
   readonly #folded: ReadonlySet<Value>;

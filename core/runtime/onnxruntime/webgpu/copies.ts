@@ -91,7 +91,7 @@ function clearModel(model: OnnxModel, type: OnnxType): void {
   model.node("Expand", [zero, "sizes"], {}, { output: RESULT });
 }
 
-/** The result is bound to the memory of the target, of which all but the rows in `to` stays as it is. */
+/** Its output is bound to the memory of `target`, so that only the rows in `to` change. */
 function copyModel(model: OnnxModel, type: OnnxType): void {
   model.input("source", type, [undefined, undefined]);
   model.input("target", type, [undefined, undefined]);
