@@ -154,7 +154,7 @@ export class RowWriter implements Disposable {
   }
 
   /** Passes on what comes from a source, which ends with an error when a signal comes. */
-  async *untilInterrupted<T>(source: AsyncIterable<T>): AsyncGenerator<T> {
+  async *untilInterrupted<T>(source: Iterable<T> | AsyncIterable<T>): AsyncGenerator<T> {
     try {
       yield* source;
     } catch (error) {

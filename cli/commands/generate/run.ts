@@ -57,16 +57,14 @@ export async function run(values: GenerateValues, ctx: Context): Promise<number>
     plan.shard === undefined && beginsRows(plan.resume) && tokenizer !== undefined;
   if (isText && isRaw(plan)) noteContinued(io, tokenizer);
   using reading = new ReadingProgress(io, "Reading prompt");
-  const answer = async function* (
-    prompts: AsyncIterable<Prompt>,
-    onPrefill = (done: number, total: number) => reading.update(done, total),
-  ) {
-    const events = sequences(plan, models, speed.take(prompts), onPrefill);
-    for await (const event of speed.watch(events)) {
-      reading.end();
-      yield event;
-    }
-  };
+  const answer: Answer = (prompts, onPrefill = (done, total) => reading.update(done, total)) =>
+    answers(plan, models, prompts, onPrefill, {
+      begin: (prompt) => speed.begin(prompt),
+      observe(event) {
+        reading.end();
+        return speed.observe(event);
+      },
+    });
   const echo = ({ echo, tokens }: Prompt) => {
     if (!echo || !tokenizer) return "";
     if ("prompt" in echo && typeof echo.prompt === "string") return echo.prompt;
@@ -80,8 +78,8 @@ export async function run(values: GenerateValues, ctx: Context): Promise<number>
   const rows = { resume, identity };
   const code = isText
     ? isOne
-      ? await streamText(answer(each(whole)), whole[0]!, echo(whole[0]!), io, invocation, rows)
-      : await showTexts(answer(each(whole)), echo, io, whole.length === 1)
+      ? await streamText(answer(whole), whole[0]!, echo(whole[0]!), io, invocation, rows)
+      : await showTexts(answer(whole), echo, io, whole.length === 1)
     : await writeRows(plan, device, whole ?? prompts, answer, io, invocation, rows);
   speed.report();
   return code;
@@ -97,10 +95,6 @@ async function tryPrompts(plan: GeneratePlan, session: Session, ctx: Context): P
 /** Returns whether prompts are texts that no template is applied to. */
 function isRaw({ prompts: { from, chat } }: GeneratePlan): boolean {
   return !chat && typeof from !== "string";
-}
-
-async function* each<T>(items: Iterable<T> | AsyncIterable<T>): AsyncGenerator<T> {
-  yield* items;
 }
 
 /** Opens the model and its adapters; of several adapters rows choose one, and without a name none. */
@@ -140,16 +134,26 @@ async function openFor(
   return tokenizer;
 }
 
+type Prompts = Iterable<Prompt> | AsyncIterable<Prompt>;
+
+/** Answers prompts; tells how much of them is read. */
+type Answer = (
+  prompts: Prompts,
+  onPrefill?: (done: number, total: number) => void,
+) => AsyncIterable<SequenceEvent>;
+
 /** Continues the prompts that could be read; the others are failures. */
-async function* sequences(
+async function* answers(
   { decoding, batch, model, prompts: { onError } }: GeneratePlan,
   { session, adapters }: NamedSessions,
-  prompts: AsyncIterable<Prompt>,
+  prompts: Prompts,
   onPrefill: (done: number, total: number) => void,
+  speed: Pick<Speed, "begin" | "observe">,
 ): AsyncGenerator<SequenceEvent> {
   const failed: SequenceEvent[] = [];
   const readable = async function* () {
     for await (const prompt of prompts) {
+      speed.begin(prompt);
       if (prompt.error) failed.push({ kind: "failed", prompt, error: prompt.error });
       else yield prompt;
     }
@@ -164,10 +168,9 @@ async function* sequences(
     if (event.kind === "failed" && onError === "stop") {
       throw endingFailure(event.prompt.id, event.error);
     }
-    yield* failed.splice(0);
-    yield event;
+    for (const one of [...failed.splice(0), event]) yield speed.observe(one);
   }
-  yield* failed;
+  for (const one of failed) yield speed.observe(one);
 }
 
 /** Writes one prompt's continuation while it is produced, after `echo`. */
@@ -246,10 +249,7 @@ async function writeRows(
   { decoding: { numReturn }, shard, batch }: GeneratePlan,
   device: string,
   prompts: readonly Prompt[] | AsyncIterable<Prompt>,
-  answer: (
-    prompts: AsyncIterable<Prompt>,
-    onPrefill: (done: number, total: number) => void,
-  ) => AsyncIterable<SequenceEvent>,
+  answer: Answer,
   io: Io,
   invocation: Invocation,
   options: RowOptions,
@@ -268,7 +268,7 @@ async function writeRows(
   using progress = new Progress(io, { label: "Generating", ...units, total, from: answered });
   const answers = new AnswerWork((total ?? Infinity) - answered, batch);
   const open = async function* () {
-    for await (const prompt of rows.untilInterrupted(each(prompts))) {
+    for await (const prompt of rows.untilInterrupted(prompts)) {
       const { at, ...input } = prompt;
       count++;
       if (!isOfShard(shard, at)) rows.skip(at);

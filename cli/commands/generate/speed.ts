@@ -31,25 +31,20 @@ export class Speed {
     this.#loadSeconds = (this.#began - startedMs) / 1000;
   }
 
-  /** Passes prompts on; their time begins. */
-  async *take(prompts: AsyncIterable<Prompt>): AsyncGenerator<Prompt> {
-    for await (const prompt of prompts) {
-      this.#open.set(prompt, { taken: this.io.system.now() });
-      yield prompt;
-    }
+  /** Begins the time of a prompt. */
+  begin(prompt: Prompt): void {
+    this.#open.set(prompt, { taken: this.io.system.now() });
   }
 
-  /** Passes events on; the one that ends a prompt gets its times where they are asked for. */
-  async *watch(events: AsyncIterable<SequenceEvent>): AsyncGenerator<SequenceEvent> {
-    for await (const event of events) {
-      const { prompt, kind } = event, now = this.io.system.now();
-      this.#first ??= now;
-      const times = this.#open.get(prompt)!;
-      times.first ??= now;
-      if (kind !== "text") this.#open.delete(prompt);
-      const timing = kind === "done" && this.#end(event, times, now);
-      yield timing && this.plan.timings ? { ...event, timing } : event;
-    }
+  /** Takes an event; the one that ends a prompt gets its times where they are asked for. */
+  observe(event: SequenceEvent): SequenceEvent {
+    const { prompt, kind } = event, now = this.io.system.now();
+    this.#first ??= now;
+    const times = this.#open.get(prompt)!;
+    times.first ??= now;
+    if (kind !== "text") this.#open.delete(prompt);
+    const timing = kind === "done" && this.#end(event, times, now);
+    return timing && this.plan.timings ? { ...event, timing } : event;
   }
 
   #end(

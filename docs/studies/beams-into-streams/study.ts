@@ -195,7 +195,7 @@ if (import.meta.main) {
   }
   await study.answer("source-4", "direct");
   for (
-    const arm of ["p2", "p1-unverified", "p1-solutions", "p1-greedy", "p1-samples", "p1-second"]
+    const arm of ["p1-unverified", "p1-samples", "p1-solutions", "p1-greedy", "p2", "p1-second"]
   ) {
     await study.train(arm);
     await study.answer(arm, "direct");
