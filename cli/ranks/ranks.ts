@@ -186,25 +186,23 @@ export class Ranks {
   }
 
   /**
-   * Opens data that all ranks read: the first rank of every machine tokenizes it, and the others then find the
-   * tokens in the cache. With several machines, which may share the cache, each tokenizes a part before.
+   * Opens data on the first rank of every machine, whose tokens the others then find in the cache. Several
+   * machines may share the cache, so that each tokenizes a part before.
    */
-  async inTurn<T>(
+  async firstOnMachine<T extends object>(
     open: () => Promise<T>,
-    openPart: (machine: number, machines: number) => Promise<void>,
+    openPart: (part: { readonly index: number; readonly count: number }) => Promise<void>,
   ): Promise<T> {
     const ranks = this.#joined;
     if (ranks === undefined) return await open();
     const isFirst = this.launch?.localRank === 0;
-    const firsts = (await gatherNumbers(ranks, [Number(isFirst)])).map(([first]) => first === 1);
-    const machines = firsts.filter(Boolean).length;
-    const machine = firsts.slice(0, ranks.rank).filter(Boolean).length;
-    if (isFirst && machines > 1) await openPart(machine, machines);
+    const all = await gatherNumbers(ranks, [Number(isFirst)]);
+    const firsts = all.flatMap(([first], rank) => first ? [rank] : []), count = firsts.length;
+    if (isFirst && count > 1) await openPart({ index: firsts.indexOf(ranks.rank), count });
     await ranks.barrier();
-    if (!isFirst) await ranks.barrier();
-    const data = await open();
-    if (isFirst) await ranks.barrier();
-    return data;
+    const data = isFirst ? await open() : undefined;
+    await ranks.barrier();
+    return data ?? await open();
   }
 
   /** @throws {UsageError} where several ranks would read standard input */

@@ -272,9 +272,9 @@ async function openRunData(
     },
     reporter,
   };
-  return await ranks.inTurn(
+  return await ranks.firstOnMachine(
     () => openData(data, context),
-    (index, count) => tokenizePart(data, context, { index, count }),
+    (part) => tokenizePart(data, context, part),
   );
 }
 
