@@ -39,20 +39,13 @@ export function microBatchOf(
   );
 }
 
-/** Steps of the run: the shortest of the lengths given. `microBatches` is how many the data has. */
+/** Steps of the run: the shortest of the lengths given. `rows` is how many the data has. */
 export function stepsOf(
   { steps = Infinity, tokens = Infinity, batch }: Pick<RunLength, "steps" | "tokens" | "batch">,
-  { rowTokens, microBatch, microBatches }: {
-    readonly rowTokens: number;
-    readonly microBatch: number;
-    readonly microBatches?: number | undefined;
-  },
+  rowTokens: number,
+  rows = Infinity,
 ): number {
-  return Math.min(
-    steps,
-    Math.ceil(tokens / (batch * rowTokens)),
-    Math.ceil((microBatches ?? Infinity) * microBatch / batch),
-  );
+  return Math.min(steps, Math.ceil(tokens / (batch * rowTokens)), Math.ceil(rows / batch));
 }
 
 /**

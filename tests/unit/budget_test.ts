@@ -29,7 +29,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "cli/commands/plot": 500,
   "cli/commands/score": 300,
   "cli/commands/serve": 600,
-  "cli/commands/train": 2050,
+  "cli/commands/train": 2000,
   "cli/commands/visualize": 1250,
   "cli/framework": 2200,
   "cli/input": 1450,

@@ -1,6 +1,5 @@
 /** From a plan to everything a run consists of: model, data, device, trainer and schedule. */
 import { ELEMENT_BYTES } from "../../../core/base/dtype.ts";
-import type { ModelFiles } from "../../../core/base/companions.ts";
 import { cacheFolder } from "../../../core/base/cache_folder.ts";
 import {
   DataError,
@@ -10,7 +9,6 @@ import {
 } from "../../../core/base/errors.ts";
 import { exactJsonText } from "../../../core/base/exact_json.ts";
 import { usableCores } from "../../../core/base/platform/mod.ts";
-import { ALONE } from "../../../core/collective/collective.ts";
 import type { BatchStream } from "../../../core/data/batches.ts";
 import {
   type DataContext,
@@ -34,7 +32,11 @@ import type { LoopOptions } from "../../../core/train/loop.ts";
 import { peakRates } from "../../../core/train/rates.ts";
 import { countedSlots, divisorsOf, microBatchOf, stepsOf } from "../../../core/train/run_length.ts";
 import { type ModelSource, openModelSource } from "../../../core/train/model_source.ts";
-import { defaultPhases, learningRateFactor } from "../../../core/train/schedule.ts";
+import {
+  defaultPhases,
+  learningRateFactor,
+  type ScheduleOptions,
+} from "../../../core/train/schedule.ts";
 import type { TrainerOptions } from "../../../core/train/trainer.ts";
 import {
   fitTraining,
@@ -67,64 +69,66 @@ export interface PreparedRun extends Disposable {
   readonly rateReason: string | undefined;
 }
 
-/** Opens model, device and data, joins the other ranks, and plans the memory. */
+/**
+ * Opens the model, the device by which ranks join, and the data, which they tokenize together; then chooses
+ * what fits the memory, and settles the schedule by what the data hold.
+ */
 export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<PreparedRun> {
-  const { io } = ranks, { values } = plan;
-  const share = microBatchOf(values, ranks.world);
+  const { io, world } = ranks, { values } = plan;
+  const share = microBatchOf(values, world);
   const transport = ranks.transport();
   const template = templateVariables(values.templateVar);
   const source = await withTextStart(await openSource(plan, io), plan, io);
-  const tokenizer = await openTokenizerIfAny(source.files, template);
-  const device = await ranks.openDevice();
-  let data: OpenedData | undefined;
-  try {
-    const collective = await ranks.join(transport, device);
-    data = await openRunData(plan, ranks, source, tokenizer, template);
-    const { tokens, batches, evalBatches } = data;
-    const steps = stepsOf(values, { rowTokens: tokens, microBatch: share });
-    const trained = batches(1).trainedRows(steps * values.batch);
-    const runs = [trained, evalBatches ? evalBatches(1).trainedRows(Infinity) : []];
-    const optionsOf = (batch: number, recompute: boolean): TrainerOptions => ({
-      config: source.config,
-      trained: source.trained,
-      initial: source.initial,
-      sizes: { batch, tokens, counted: countedSlots({ batch, tokens }, runs) },
-      optimizer: plan.optimizer,
-      accumulates: batch * ranks.world < values.batch,
-      recompute,
-      substitute: source.substitute,
-      collective,
-    });
-    const takesFreeMemory = values.memoryLimit === undefined && ranks.world === 1 &&
-      !device.traits.discreteMemory;
-    const limit = ranks.world === 1
-      ? memoryBudget(values.memoryLimit, device)
-      : values.memoryLimit ?? Infinity;
-    const choices = { ...choicesOf(plan, share, ranks), limit };
-    const { options: trainer, memory } = fitTraining(device, optionsOf, choices);
-    refuseIfTooLarge(memory, values);
-    noteChoice(trainer, values, share, io);
-    const dispose = () => {
-      data?.[Symbol.dispose]();
-      device.close();
-    };
-    const stream = data.batches(trainer.sizes.batch);
-    if (stream.shortened > 0) {
-      const what = values.longRows === "drop" ? "left out" : "cut short";
-      io.note(`${counted(stream.shortened, "document")} longer than a row ${what}`);
-    }
-    const { rates, reason: rateReason } = peakRates(
-      { backbone: values.lr, prefix: values.lrPrefix, aggregator: values.lrAggregator },
-      source,
-    );
-    const loop = loopOptions(plan, rates, data, stream, ranks.world, trainer);
-    const run = { source, tokenizer, data, stream, device, trainer, memory, loop, rateReason };
-    return { ...run, takesFreeMemory, [Symbol.dispose]: dispose };
-  } catch (error) {
-    data?.[Symbol.dispose]();
-    device.close();
-    throw error;
+  const { files } = source;
+  const tokenizer = files && await hasTokenizer(files)
+    ? await openTokenizer(files, template)
+    : undefined;
+  using opened = new DisposableStack();
+  const device = opened.adopt(await ranks.openDevice(), (device) => device.close());
+  const collective = await ranks.join(transport, device);
+  const data = opened.use(await openRunData(plan, ranks, source, tokenizer, template));
+
+  const { tokens, evalBatches } = data;
+  const trained = data.batches(1).trainedRows(stepsOf(values, tokens) * values.batch);
+  const runs = [trained, evalBatches ? evalBatches(1).trainedRows(Infinity) : []];
+  const optionsOf = (batch: number, recompute: boolean): TrainerOptions => ({
+    config: source.config,
+    trained: source.trained,
+    initial: source.initial,
+    sizes: { batch, tokens, counted: countedSlots({ batch, tokens }, runs) },
+    optimizer: plan.optimizer,
+    accumulates: batch * world < values.batch,
+    recompute,
+    substitute: source.substitute,
+    collective,
+  });
+  const takesFreeMemory = values.memoryLimit === undefined && world === 1 &&
+    !device.traits.discreteMemory;
+  const limit = takesFreeMemory ? memoryBudget(undefined, device) : values.memoryLimit ?? Infinity;
+  const choices = { ...choicesOf(plan, share, world), limit };
+  const { options: trainer, memory } = fitTraining(device, optionsOf, choices);
+  refuseIfTooLarge(memory, values);
+  noteChoice(trainer, values, share, io);
+
+  const { batch } = trainer.sizes, stream = data.batches(batch);
+  if (stream.shortened > 0) {
+    const what = values.longRows === "drop" ? "left out" : "cut short";
+    io.note(`${counted(stream.shortened, "document")} longer than a row ${what}`);
   }
+  const given = { backbone: values.lr, prefix: values.lrPrefix, aggregator: values.lrAggregator };
+  const { rates, reason: rateReason } = peakRates(given, source);
+  const rows = (stream.countBatches() ?? Infinity) * batch;
+  const loop = {
+    schedule: scheduleOf(plan, stepsOf(values, tokens, rows)),
+    rates,
+    microBatches: values.batch / batch / world,
+    evalEvery: values.evalEvery,
+    saveEvery: values.saveEvery,
+    evalFeed: evalBatches && (() => collective.share(evalBatches(batch))),
+  };
+  const run = { source, tokenizer, data, stream, device, trainer, memory, loop, rateReason };
+  const open = opened.move();
+  return { ...run, takesFreeMemory, [Symbol.dispose]: () => open.dispose() };
 }
 
 async function openSource({ values, saved }: TrainPlan, io: Io): Promise<ModelSource> {
@@ -203,14 +207,6 @@ async function openFolder(name: string, io: Io): Promise<string> {
   });
 }
 
-async function openTokenizerIfAny(
-  files: ModelFiles | undefined,
-  options: TokenizerOptions,
-): Promise<Tokenizer | undefined> {
-  if (files === undefined || !await hasTokenizer(files)) return undefined;
-  return await openTokenizer(files, options);
-}
-
 /**
  * Ways to train within the memory. Ranks must all take the same one, and a resumed run that of its
  * start; so these have one way, as has a run whose way is given.
@@ -218,7 +214,7 @@ async function openTokenizerIfAny(
 function choicesOf(
   { saved, values: { microBatch, checkpointActivations: recompute } }: TrainPlan,
   share: number,
-  { world }: Ranks,
+  world: number,
 ): Omit<TrainingChoices, "limit"> {
   if (world > 1 || saved) return { batches: [share], recompute: [recompute] };
   const batches = microBatch === undefined ? divisorsOf(share) : [share];
@@ -278,16 +274,8 @@ async function openRunData(
   );
 }
 
-function loopOptions(
-  { values, schedule: shape }: TrainPlan,
-  rates: LoopOptions["rates"],
-  { evalBatches }: OpenedData,
-  stream: BatchStream,
-  world: number,
-  { sizes: { batch: microBatch, tokens }, collective = ALONE }: TrainerOptions,
-): LoopOptions {
-  const microBatches = stream.countBatches();
-  const steps = stepsOf(values, { rowTokens: tokens, microBatch, microBatches });
+/** The schedule of a run of `steps` steps. @throws {UsageError} for phases that do not fit it */
+function scheduleOf({ schedule: shape }: TrainPlan, steps: number): ScheduleOptions {
   const phases = defaultPhases(steps);
   const { warmup = phases.warmup, decay = phases.decay } = shape;
   if (warmup > steps) {
@@ -297,14 +285,7 @@ function loopOptions(
   }
   const schedule = { ...shape, steps, warmup, decay };
   learningRateFactor(schedule, 1); // refuses phases that do not fit
-  return {
-    schedule,
-    rates,
-    microBatches: values.batch / microBatch / world,
-    evalEvery: values.evalEvery,
-    saveEvery: values.saveEvery,
-    evalFeed: evalBatches && (() => collective.share(evalBatches(microBatch))),
-  };
+  return schedule;
 }
 
 function refuseIfTooLarge({ total }: TrainingMemory, values: TrainValues): void {

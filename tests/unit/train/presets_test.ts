@@ -88,16 +88,16 @@ for (const [preset, rows] of Object.entries(PRESETS)) {
 }
 
 Deno.test("the shortest length counts, in whole steps", async () => {
-  const steps = async (line: string, microBatches?: number) => {
+  const steps = async (line: string, rows?: number) => {
     const { values } = await resolved(`--model m --batch 8 --micro-batch 2 ${line}`);
     const length = values as unknown as ValuesOf<typeof command>;
-    return stepsOf(length, { rowTokens: 100, microBatch: 2, microBatches });
+    return stepsOf(length, 100, rows);
   };
   assertEquals(await steps("--steps 7"), 7);
   assertEquals(await steps("--tokens 1601"), 3);
   assertEquals(await steps("--tokens 1.6k --steps 5"), 2);
-  assertEquals(await steps("--epochs 1 --steps 5", 13), 4);
-  assertEquals(await steps("--epochs 1 --steps 3", 13), 3);
+  assertEquals(await steps("--epochs 1 --steps 5", 26), 4);
+  assertEquals(await steps("--epochs 1 --steps 3", 26), 3);
 });
 
 Deno.test("slots whose loss is computed are eighths of all, with room for the fullest batch", () => {
