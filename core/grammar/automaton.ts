@@ -1,9 +1,15 @@
 /**
- * The states that texts of a grammar may be in, made as texts come to them.
+ * A pushdown automaton over bytes, made deterministic as texts come to its states.
  *
- * A state is a set of places: nodes of the network, each with the stacks of calls and loops that may be open
- * there. Loops count on the stack. Stacks that differ only below a frame share that frame, so that a text
- * with many readings has few of them. States and sets of stacks are numbered: equal ones are the same.
+ * A state is a set of configurations: nodes of the network, each with the stacks of calls and counted
+ * repetitions that may be open there; the frame of a repetition holds its counter. Stacks that differ only
+ * below a frame share it (a graph-structured stack). Equal states, and equal sets of stacks, have one number.
+ *
+ *     text of a{2,3}b    configurations, as node [counter]
+ *                        a [1]
+ *     a                  a [2]
+ *     aa                 a [3]  b []    the epsilon closure leaves a repetition that may end
+ *     aaa                b []
  */
 import { DataError } from "../base/errors.ts";
 import type { Character } from "./expression.ts";
@@ -18,18 +24,19 @@ const PAIR = 2 ** 26;
 /** The state that no text is in. */
 export const DEAD = 0;
 
-/** A repeated character of a string that a text is within. */
-export interface Run {
+/** A counted repetition of a character of JSON strings. */
+export interface Repetition {
   /** Node of the character. */
   readonly node: number;
+  readonly character: Character;
   /** Most times that the character may still come. */
-  readonly left: number;
+  readonly remaining: number;
 }
 
 interface State {
   readonly nodes: Uint32Array;
   readonly stacks: Uint32Array;
-  readonly isComplete: boolean;
+  readonly isAccepting: boolean;
   /** Next state by class of byte; −1 where it was not made yet. */
   readonly next: Int32Array;
 }
@@ -43,7 +50,7 @@ export class TooMuchWork extends DataError {
   }
 }
 
-/** Stacks under one frame: a node to come back to, or a loop with the times that its body was begun. */
+/** Stacks under one frame: a node to return to, or a repetition and its counter. */
 interface Frame {
   /** Its own number alone. */
   readonly members: readonly number[];
@@ -56,7 +63,7 @@ interface Frame {
 
 export class Automaton {
   readonly start: number;
-  /** Number of places visited so far, and the most that may be. */
+  /** Number of configurations visited so far, and the most that may be. */
   work = 0;
   limit = Infinity;
   #size = 0;
@@ -74,7 +81,7 @@ export class Automaton {
   readonly #heads = new Map([[0, EMPTY]]);
   readonly #framed = new Map<number, number>();
   readonly #unions = new Map<string, number>();
-  readonly #clamped = new Map([[EMPTY, EMPTY]]);
+  readonly #saturated = new Map([[EMPTY, EMPTY]]);
 
   /** `longest`: bytes of a token. */
   constructor(private readonly network: Network, private readonly longest: number) {
@@ -86,22 +93,17 @@ export class Automaton {
     this.#nexts = Uint32Array.from(nodes, (node) => node.kind === "byte" ? node.next : 0);
     this.#classifyBytes();
     this.#state([], [], false);
-    this.start = this.#settle([network.start], [EMPTY]);
+    this.start = this.#closure([network.start], [EMPTY]);
   }
 
-  /** Characters of JSON strings by their nodes. */
-  get characters(): ReadonlyMap<number, Character> {
-    return this.network.characters;
-  }
-
-  /** Bytes that it takes, about. */
+  /** Memory in bytes, about. */
   get size(): number {
     return this.#size;
   }
 
   /** True where a text may end. */
-  isComplete(state: number): boolean {
-    return this.#states[state]!.isComplete;
+  isAccepting(state: number): boolean {
+    return this.#states[state]!.isAccepting;
   }
 
   /** The state after a byte. */
@@ -111,51 +113,52 @@ export class Automaton {
     return known >= 0 ? known : this.#step(state, this.#classOf[byte]!);
   }
 
-  /** The first run of a state, with the most that any place of it leaves. */
-  run(state: number): Run | undefined {
+  /** The first repeated character of a state, with the most that any of its counters leaves. */
+  repetition(state: number): Repetition | undefined {
     const { nodes, stacks } = this.#states[state]!;
-    for (let i = 0; i < nodes.length; i++) {
-      if (!this.network.characters.has(nodes[i]!)) continue;
-      let left = 0;
-      for (const one of this.#members(stacks[i]!)) {
-        left = Math.max(left, this.#leftAt(nodes[i]!, one));
-      }
-      if (left > 0) return { node: nodes[i]!, left };
+    for (const [i, node] of nodes.entries()) {
+      const character = this.network.characters.get(node);
+      if (!character) continue;
+      const remaining = this.#members(stacks[i]!)
+        .reduce((most, one) => Math.max(most, this.#remaining(node, one)), 0);
+      if (remaining > 0) return { node, character, remaining };
     }
     return undefined;
   }
 
-  /** The same state without the run of a character. */
-  withoutRun(state: number, node: number): number {
+  /** The same state without the repetition of a character. */
+  withoutRepetition(state: number, node: number): number {
     const { nodes, stacks } = this.#states[state]!;
     const others = Array.from(
       stacks,
-      (set, i) => this.#members(set).filter((one) => nodes[i] !== node || !this.#leftAt(node, one)),
+      (set, i) =>
+        this.#members(set).filter((one) => nodes[i] !== node || !this.#remaining(node, one)),
     );
     const kept = [...others.keys()].filter((i) => others[i]!.length > 0);
     return this.#state(kept.map((i) => nodes[i]!), kept.map((i) => this.#union(others[i]!)), false);
   }
 
   /**
-   * A state that allows the same tokens, but for those of the run alone: counts that no token can bring to a
-   * bound are one. `reach`: most characters of the run that other tokens start with.
+   * A state that allows the same tokens, but for those within the repetition: counters that no token brings to a
+   * bound are saturated. `lookahead`: most characters of the repetition that other tokens start with.
    */
-  clamped(state: number, run?: Run, reach: number = this.longest): number {
-    const { nodes, stacks, isComplete } = this.#states[state]!;
-    const clamped = Array.from(stacks, (set, i) => {
-      if (nodes[i] !== run?.node) return this.#clampedSet(set);
+  saturated(state: number, repetition?: Repetition, lookahead: number = this.longest): number {
+    const { nodes, stacks, isAccepting } = this.#states[state]!;
+    const saturated = Array.from(stacks, (set, i) => {
+      const node = nodes[i]!;
+      if (node !== repetition?.node) return this.#saturatedSet(set);
       return this.#union(
         this.#members(set).map((one) =>
-          this.#clampedFrame(one, this.#leftAt(run!.node, one) > 0 ? reach : this.longest)
+          this.#saturatedFrame(one, this.#remaining(node, one) > 0 ? lookahead : this.longest)
         ),
       );
     });
-    if (clamped.every((set, i) => set === stacks[i])) return state;
-    return this.#state([...nodes], clamped, isComplete);
+    if (saturated.every((set, i) => set === stacks[i])) return state;
+    return this.#state([...nodes], saturated, isAccepting);
   }
 
-  /** Times that a repeated character may still come; zero where stacks of a frame are not within one. */
-  #leftAt(node: number, framed: number): number {
+  /** Times that a repeated character may still come; zero where stacks of a frame do not repeat it. */
+  #remaining(node: number, framed: number): number {
     if (framed === EMPTY) return 0;
     const { node: above, count } = this.#stacks[framed] as Frame;
     const loop = this.network.nodes[above]!;
@@ -179,11 +182,10 @@ export class Automaton {
     };
     for (let i = 0; i < nodes.length; i++) read(nodes[i]!, stacks[i]!);
     this.#spend(nodes.length + 1);
-    const isSettled = nextNodes.every((node) => this.#isReader(node));
-    const number = isSettled && nextNodes.length > 0
+    const isClosed = nextNodes.every((node) => this.#isReader(node));
+    return next[kind] = isClosed
       ? this.#state(nextNodes, nextStacks, false)
-      : this.#settle(nextNodes, nextStacks);
-    return next[kind] = number;
+      : this.#closure(nextNodes, nextStacks);
   }
 
   /** Returns whether a node reads a byte. */
@@ -191,14 +193,14 @@ export class Automaton {
     return this.#bytes[node]! > 0 || this.network.characters.has(node);
   }
 
-  /** The state of all places that these lead to without a byte. */
-  #settle(nodes: number[], stacks: number[]): number {
+  /** The epsilon closure: the state of all configurations that these lead to without a byte. */
+  #closure(nodes: number[], stacks: number[]): number {
     const seen = new Set<number>();
-    let isComplete = false;
+    let isAccepting = false;
     const go = (node: number, stack: number): void => {
-      const place = node * PAIR + stack;
-      if (seen.has(place)) return;
-      seen.add(place);
+      const configuration = node * PAIR + stack;
+      if (seen.has(configuration)) return;
+      seen.add(configuration);
       this.#spend(1);
       nodes.push(node);
       stacks.push(stack);
@@ -206,7 +208,7 @@ export class Automaton {
     const enter = (number: number, count: number, stack: number): void => {
       const loop = this.network.nodes[number]!;
       if (loop.kind !== "loop") return go(number, stack);
-      // Beyond the least, a count without a bound means nothing.
+      // Without a bound the counter saturates at the least.
       const next = loop.max === Infinity ? Math.min(count + 1, loop.min) : count + 1;
       if (count >= loop.min) enter(loop.next, 0, stack);
       if (count < loop.max) enter(loop.body, 0, this.#push(number, next, stack));
@@ -224,18 +226,18 @@ export class Automaton {
       else {
         for (const one of this.#members(stack)) {
           const { node, count, below } = this.#stacks[one] as Frame;
-          if (one === EMPTY) isComplete = true;
+          if (one === EMPTY) isAccepting = true;
           else enter(node, count, below);
         }
       }
     }
     nodes.length = stacks.length = kept;
-    return this.#state(nodes, stacks, isComplete);
+    return this.#state(nodes, stacks, isAccepting);
   }
 
   /** The number of a state. */
-  #state(nodes: readonly number[], stacks: readonly number[], isComplete: boolean): number {
-    const sorted = { ...this.#inOrder(nodes, stacks), isComplete };
+  #state(nodes: readonly number[], stacks: readonly number[], isAccepting: boolean): number {
+    const sorted = { ...this.#inOrder(nodes, stacks), isAccepting };
     const hash = hashOf(sorted);
     const alike = this.#statesOf.get(hash) ?? [];
     const known = alike.find((number) => isEqual(this.#states[number]!, sorted));
@@ -248,15 +250,14 @@ export class Automaton {
     return number;
   }
 
-  /** Places in order, each node once. */
+  /** Configurations in order, each node once. */
   #inOrder(nodes: readonly number[], stacks: readonly number[]): Pick<State, "nodes" | "stacks"> {
     let isSorted = true;
     for (let i = 1; i < nodes.length && isSorted; i++) isSorted = nodes[i - 1]! < nodes[i]!;
     if (isSorted) return { nodes: Uint32Array.from(nodes), stacks: Uint32Array.from(stacks) };
     const sets = new Map<number, number[]>();
     for (const [i, node] of nodes.entries()) {
-      if (!sets.has(node)) sets.set(node, []);
-      sets.get(node)!.push(stacks[i]!);
+      sets.getOrInsertComputed(node, () => []).push(stacks[i]!);
     }
     const order = Uint32Array.from(sets.keys()).sort();
     return { nodes: order, stacks: order.map((node) => this.#union(sets.get(node)!)) };
@@ -287,8 +288,7 @@ export class Automaton {
       this.#spend(members.length);
       for (const one of members) {
         const { head } = this.#stacks[one] as Frame;
-        if (!byHead.has(head)) byHead.set(head, new Set());
-        byHead.get(head)!.add(one);
+        byHead.getOrInsertComputed(head, () => new Set()).add(one);
       }
     }
     const members = Uint32Array.from(byHead.values(), (alike) => {
@@ -311,7 +311,7 @@ export class Automaton {
 
   /** The stacks of a set under one more frame. */
   #push(node: number, count: number, below: number): number {
-    const head = numbered(this.#heads, node * PAIR + count);
+    const head = this.#heads.getOrInsertComputed(node * PAIR + count, () => this.#heads.size);
     const found = this.#framed.get(head * PAIR + below);
     if (found !== undefined) return found;
     const framed = this.#stacks.length;
@@ -321,37 +321,41 @@ export class Automaton {
     return framed;
   }
 
-  #clampedSet(set: number): number {
+  #saturatedSet(set: number): number {
     // By hand, as stacks may be deep.
-    const open = this.#clamped.has(set) ? [] : [set];
+    const open = this.#saturated.has(set) ? [] : [set];
     for (let at; (at = open.at(-1)) !== undefined;) {
       const members = this.#members(at), before = open.length;
       for (const one of members) {
         const { below } = this.#stacks[one] as Frame;
-        if (!this.#clamped.has(below)) open.push(below);
+        if (!this.#saturated.has(below)) open.push(below);
       }
       if (open.length > before) continue;
-      const clamped = members.map((one) => this.#clampedFrame(one, this.longest));
-      this.#clamped.set(at, this.#union(clamped));
+      const saturated = members.map((one) => this.#saturatedFrame(one, this.longest));
+      this.#saturated.set(at, this.#union(saturated));
       open.pop();
     }
-    return this.#clamped.get(set)!;
+    return this.#saturated.get(set)!;
   }
 
-  /** A set of one frame with the least count that allows the same. */
-  #clampedFrame(framed: number, characters: number): number {
+  /** A set of one frame with the least counter that allows the same. */
+  #saturatedFrame(framed: number, lookahead: number): number {
     if (framed === EMPTY) return EMPTY;
     const { node, count, below } = this.#stacks[framed] as Frame;
-    return this.#push(node, this.#clampedCount(node, count, characters), this.#clampedSet(below));
+    return this.#push(
+      node,
+      this.#saturatedCount(node, count, lookahead),
+      this.#saturatedSet(below),
+    );
   }
 
-  /** The least count that meets the same bounds as `count` within the next `characters` characters. */
-  #clampedCount(node: number, count: number, characters: number): number {
+  /** The least counter that meets the same bounds as `count` within the next `lookahead` characters. */
+  #saturatedCount(node: number, count: number, lookahead: number): number {
     const loop = this.network.nodes[node]!;
     if (loop.kind !== "loop" || loop.max === Infinity) return count;
-    if (loop.max - count <= characters) return count;
+    if (loop.max - count <= lookahead) return count;
     if (count >= loop.min) return Math.min(count, Math.max(loop.min, 1));
-    return loop.min - count > characters ? 1 : count;
+    return loop.min - count > lookahead ? 1 : count;
   }
 
   /** Bytes that the network never tells apart are of one class. */
@@ -368,8 +372,8 @@ export class Automaton {
   }
 }
 
-function hashOf({ nodes, stacks, isComplete }: Omit<State, "next">): number {
-  let hash = Number(isComplete);
+function hashOf({ nodes, stacks, isAccepting }: Omit<State, "next">): number {
+  let hash = Number(isAccepting);
   for (let i = 0; i < nodes.length; i++) {
     hash = Math.imul(Math.imul(hash ^ nodes[i]!, 0x9e3779b1) ^ stacks[i]!, 0x85ebca6b);
     hash ^= hash >>> 15;
@@ -378,14 +382,6 @@ function hashOf({ nodes, stacks, isComplete }: Omit<State, "next">): number {
 }
 
 function isEqual(one: Omit<State, "next">, other: Omit<State, "next">): boolean {
-  return one.isComplete === other.isComplete && one.nodes.length === other.nodes.length &&
+  return one.isAccepting === other.isAccepting && one.nodes.length === other.nodes.length &&
     one.nodes.every((node, i) => node === other.nodes[i] && one.stacks[i] === other.stacks[i]);
-}
-
-/** The number of a key, the next one for a new key. */
-function numbered(map: Map<number, number>, key: number): number {
-  const known = map.get(key);
-  if (known !== undefined) return known;
-  map.set(key, map.size);
-  return map.size - 1;
 }

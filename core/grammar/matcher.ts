@@ -38,7 +38,7 @@ export class Matcher {
       200 * this.network.nodes.length;
   }
 
-  /** Places visited so far. */
+  /** Configurations visited so far. */
   get work(): number {
     return this.#spent + this.#automaton.work;
   }
@@ -52,12 +52,12 @@ export class Matcher {
     const automaton = this.#automaton;
     automaton.limit = automaton.work + MASK_WORK;
     const state = this.#moveTo(text, tokens);
-    const run = automaton.run(state);
-    const runs = run && this.masks.runs(automaton.characters.get(run.node)!);
-    const alike = automaton.clamped(state, run, runs?.reach);
-    const mask = this.#known.get(alike) ?? this.masks.mask(automaton, alike, run?.node);
+    const repetition = automaton.repetition(state);
+    const runs = repetition && this.masks.runs(repetition.character);
+    const alike = automaton.saturated(state, repetition, runs?.lookahead);
+    const mask = this.#known.get(alike) ?? this.masks.mask(automaton, alike, repetition);
     keepLast(this.#known, alike, mask, MAX_MASKS);
-    return runs ? runs.addTo(mask, run!.left) : new Int32Array(mask);
+    return runs ? runs.addTo(mask, repetition.remaining) : new Int32Array(mask);
   }
 
   #start(): void {

@@ -6,12 +6,12 @@
  */
 import { keepLast } from "../base/recent.ts";
 import type { TokenMask } from "../generate/logit_rules.ts";
-import { type Automaton, TooMuchWork } from "./automaton.ts";
+import { type Automaton, type Repetition, TooMuchWork } from "./automaton.ts";
 import type { Character } from "./expression.ts";
 import { TokenRuns } from "./token_runs.ts";
 import { allow, type TokenTrie, trieOf, walk } from "./token_trie.ts";
 
-/** Most places that are visited for one mask; for tokens of one byte once more. */
+/** Most configurations that are visited for one mask; for tokens of one byte once more. */
 export const MASK_WORK = 200_000;
 
 /** Characters whose runs are kept. */
@@ -40,27 +40,23 @@ export class TokenMasks {
   }
 
   /**
-   * Tokens allowed in a state; with `run`, without runs of the character of that node. Where there are too
-   * many paths to walk, only tokens of one byte are allowed.
+   * Tokens allowed in a state, but for runs of a character that is repeated there. Where there are too many
+   * paths to walk, only tokens of one byte are allowed.
    */
-  mask(automaton: Automaton, state: number, run?: number): TokenMask {
+  mask(automaton: Automaton, state: number, repetition?: Repetition): TokenMask {
     const mask = new Int32Array(this.#words);
+    const isSkipped = repetition && this.runs(repetition.character).isInside;
     automaton.limit = automaton.work + MASK_WORK;
     try {
-      this.#walk(automaton, state, run, mask);
+      walk(this.#trie, automaton, state, mask, { isSkipped });
+      const others = repetition && automaton.withoutRepetition(state, repetition.node);
+      if (others !== undefined) walk(this.#trie, automaton, others, mask);
     } catch (error) {
       if (!(error instanceof TooMuchWork)) throw error;
       automaton.limit = automaton.work + MASK_WORK;
       walk(this.#trie, automaton, state, mask, { maxDepth: 1 });
     }
-    if (automaton.isComplete(state)) { for (const id of this.stopTokenIds) allow(mask, id); }
+    if (automaton.isAccepting(state)) { for (const id of this.stopTokenIds) allow(mask, id); }
     return mask;
-  }
-
-  #walk(automaton: Automaton, state: number, run: number | undefined, mask: TokenMask): void {
-    if (run === undefined) return walk(this.#trie, automaton, state, mask);
-    const { isInside: isSkipped } = this.runs(automaton.characters.get(run)!);
-    walk(this.#trie, automaton, state, mask, { isSkipped });
-    walk(this.#trie, automaton, automaton.withoutRun(state, run), mask);
   }
 }

@@ -11,7 +11,7 @@ export class TokenRuns {
   /** Nodes of the trie below which all tokens that a string may have are runs. */
   readonly isInside: Uint8Array;
   /** Most characters of a run that another token starts with. */
-  reach = 0;
+  lookahead = 0;
   /** Runs, shorter ones first. */
   readonly #ids: Int32Array;
   /** By number of characters: how many runs are at most that long. */
@@ -72,7 +72,7 @@ export class TokenRuns {
       }
       path[depth] = node;
       states[depth] = state;
-      const length = begun[depth] = begun[depth - 1]! + Number(automaton.isComplete(before));
+      const length = begun[depth] = begun[depth - 1]! + Number(automaton.isAccepting(before));
       this.isInside[node] = 1;
       lengths.fill(length, firsts[node], firsts[node + 1]);
       node++;
@@ -82,7 +82,7 @@ export class TokenRuns {
 
   /** Notes that a token leaves the run below a node. */
   #leave(path: readonly number[], depth: number, begun: number): void {
-    this.reach = Math.max(this.reach, begun);
+    this.lookahead = Math.max(this.lookahead, begun);
     for (let at = depth; at > 0 && this.isInside[path[at]!]; at--) this.isInside[path[at]!] = 0;
   }
 }

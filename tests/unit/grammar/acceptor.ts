@@ -11,6 +11,6 @@ export function acceptorOf(grammar: Grammar): (text: string) => boolean {
   return (text) => {
     let state = automaton.start;
     for (const byte of new TextEncoder().encode(text)) state = automaton.step(state, byte);
-    return state !== DEAD && automaton.isComplete(state);
+    return state !== DEAD && automaton.isAccepting(state);
   };
 }
