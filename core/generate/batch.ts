@@ -1,5 +1,6 @@
 /**
- * Sequences that are decoded together, one token per step for every occupied row.
+ * Sequences that are decoded together, one token per step for every occupied row: each is computed, then
+ * chosen, unless it waits for its grammar mask (deferred), then reported.
  *
  * On a device that samples tokens the next step is issued before the tokens of this one are known, so
  * that it never waits for the host (asynchronous scheduling). Such a step may be in vain for a sequence
@@ -46,8 +47,6 @@ export class Batch implements Disposable {
   #rows: (Sequence | undefined)[];
   #cache: KvCache | undefined;
   #ahead: InFlightStep | undefined;
-  /** Sequences that wait for a grammar mask, with their deferred choice. */
-  readonly #held = new Map<Sequence, () => Choice>();
   readonly #times = new StepTimes();
 
   /** Decodes up to `size` sequences at a time, and up to `speculate` drafted tokens with them. */
@@ -78,49 +77,46 @@ export class Batch implements Disposable {
   cancel(index: number): boolean {
     const row = this.#rows.findIndex((sequence) => sequence?.index === index);
     if (row < 0) return false;
-    this.#held.delete(this.#rows[row]!);
     this.#rows[row] = undefined;
     return true;
   }
 
   /** Decodes one token for every occupied row, and those of its draft that are chosen. */
   async *step(): AsyncGenerator<GenerationEvent> {
-    const isOpen = (sequence: Sequence | undefined) => sequence && this.#isOpen(sequence);
-    const ahead = this.#ahead?.rows.some(isOpen) ? this.#ahead : undefined;
+    const ahead = this.#ahead?.rows.some((row) => this.#isOpen(row)) ? this.#ahead : undefined;
     const step = ahead ?? await this.#issue();
     this.#ahead = this.#continuesAfter(step) ? await this.#issue(step) : undefined;
-    await masksOf(step.rows.filter((sequence) => sequence && isOpen(sequence)) as Sequence[]);
-    const choiceOf = step.choices();
-    // All are chosen first: what the caller does between two events changes none.
-    const chosen = step.rows.map((sequence, b) => {
-      if (!sequence || !isOpen(sequence)) return undefined;
-      const choose = this.#held.get(sequence) ?? (() => choiceOf(b, 0));
-      this.#held.delete(sequence);
-      if (isReady(sequence)) return attempt(choose);
-      this.#held.set(sequence, choose);
-      sequence.used -= step.drafts[b]!.length;
-    });
-    for (const [b, sequence] of step.rows.entries()) {
-      if (!sequence || !isOpen(sequence) || !chosen[b]) continue;
-      yield* this.#take(sequence, chosen[b], step.drafts[b]!, (i) => choiceOf(b, i));
-    }
+    await masksOf(step.rows.filter((row) => this.#isOpen(row)));
+    // All are chosen before one is reported: what the caller does between two events changes none.
+    for (const report of this.#choose(step)) yield* report;
   }
 
-  #isOpen(sequence: Sequence): boolean {
-    return this.#rows.includes(sequence);
+  #isOpen(sequence: Sequence | undefined): sequence is Sequence {
+    return sequence !== undefined && this.#rows.includes(sequence);
+  }
+
+  /** Chooses the next token of every sequence; one that waits for its mask defers the choice to a later step. */
+  #choose({ rows, drafts, choices }: InFlightStep): AsyncGenerator<GenerationEvent>[] {
+    const choiceOf = choices();
+    return rows.flatMap((sequence, b) => {
+      if (!this.#isOpen(sequence)) return [];
+      const draft = drafts[b]!, choose = sequence.deferred ?? (() => choiceOf(b, 0));
+      sequence.used -= draft.length; // what is kept of the draft is added again
+      sequence.deferred = isReady(sequence) ? undefined : choose;
+      if (sequence.deferred) return [];
+      return [this.#report(sequence, attempt(choose), draft, (i) => choiceOf(b, i))];
+    });
   }
 
   /** Appends a chosen token, then those of the draft as long as each is chosen. */
-  async *#take(
+  async *#report(
     sequence: Sequence,
     first: Chosen,
     draft: readonly number[],
     choiceOf: (i: number) => Choice,
   ): AsyncGenerator<GenerationEvent> {
     const { index } = sequence;
-    // The cache takes back the draft; what is kept is added again.
-    sequence.used -= draft.length;
-    for (let i = 0, { choice, error } = first;;) {
+    for (let i = 0, { choice, error } = first; this.#isOpen(sequence);) {
       if (!choice) {
         this.cancel(index);
         return yield { kind: "failed", index, error };
@@ -139,7 +135,7 @@ export class Batch implements Disposable {
       }
       if (choice.token !== draft[i++]) return;
       await masksOf(this.sequences);
-      if (!isReady(sequence) || !this.#isOpen(sequence)) return;
+      if (!isReady(sequence)) return;
       sequence.used++;
       ({ choice, error } = attempt(() => choiceOf(i)));
     }
@@ -164,9 +160,9 @@ export class Batch implements Disposable {
     const drafts = await this.#drafts(rows),
       T = 1 + Math.max(...drafts.map(({ length }) => length));
     const cache = this.#reserve(Math.max(...rows.map((sequence) => (sequence?.used ?? 0) + T)));
-    // What a free row computes is not read. One that is held computes what its next token overwrites. Both
-    // change no states.
-    const counts = rows.map((sequence) => Number(sequence && !this.#held.has(sequence)));
+    // What a free row computes is not read. One whose choice is deferred computes what its next token
+    // overwrites. Both change no states.
+    const counts = rows.map((sequence) => Number(sequence && !sequence.deferred));
     const start = rows.map((sequence) => sequence?.used ?? 0);
     const ids = rows.map((sequence) => sequence?.answer.at(-1) ?? 0);
     const grow = (sign: 1 | -1) =>
@@ -211,11 +207,10 @@ export class Batch implements Disposable {
   async #drafts(rows: readonly (Sequence | undefined)[]): Promise<(readonly number[])[]> {
     const none = rows.map(() => []), most = this.speculate + 1;
     if (2 * rows.length > most) return none;
-    const drafters = rows.map((one) => one && !this.#held.has(one) ? one.drafter : undefined);
-    const drafts = drafters.map((drafter, b) => {
-      const { limit, answer } = rows[b] ?? { limit: 0, answer: [] };
-      return drafter?.draft(Math.min(this.speculate, limit - answer.length - 1)) ?? [];
-    });
+    const drafters = rows.map((one) => one?.deferred ? undefined : one?.drafter);
+    const drafts = rows.map((one, b) =>
+      drafters[b]?.draft(Math.min(this.speculate, one!.limit - one!.answer.length - 1)) ?? []
+    );
     if (drafts.every(({ length }) => length === 0)) return none;
     const { streams } = this.engine.config;
     const T = this.#times.best(drafters, drafts.map(({ length }) => length), { most, streams });

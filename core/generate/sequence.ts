@@ -34,6 +34,8 @@ export interface Sequence {
   /** Resolves when the mask, or why there is none, is known. */
   maskReady?: Promise<void>;
   maskError?: unknown;
+  /** Choice of the next token, whose logits are there before the mask. */
+  deferred?: (() => Choice) | undefined;
 }
 
 /** A chosen token with what the request wants to know about it. */
