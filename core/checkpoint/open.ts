@@ -5,7 +5,7 @@
  * types come from the tensors, not from `torch_dtype`, which is often wrong.
  */
 import { DataError } from "../base/errors.ts";
-import type { ModelConfig, WeightType } from "../model/config.ts";
+import type { ModelConfig } from "../model/config.ts";
 import {
   EMBEDDING,
   HEAD,
@@ -16,8 +16,12 @@ import {
 import { parseBackboneHash, parseConfig } from "./config.ts";
 import { type JsonObject, readJsonObject, statIfExists } from "../base/files.ts";
 import { weightType } from "../base/dtype.ts";
-import { formatOf, type StoredWeight } from "../quant/stored.ts";
-import type { QuantizedFormat } from "../quant/codes.ts";
+import {
+  type FileTensor,
+  formatOf,
+  type QuantizedTensor,
+  type StoredWeight,
+} from "../quant/stored.ts";
 import { findEndTokens } from "./end_tokens.ts";
 import { isPeft, readPeft } from "./peft.ts";
 import { hasOwnHead } from "./tied_head.ts";
@@ -36,7 +40,6 @@ import {
   type MatrixSpec,
   parseQuantization,
   type QuantizedMatrices,
-  type QuantizedMatrix,
   requireFullPrecision,
 } from "./quantization.ts";
 
@@ -260,20 +263,6 @@ function matchTensors(
   return tensors;
 }
 
-/** A matrix of a quantized folder as devices take it. */
-export interface QuantizedWeight extends QuantizedMatrix {
-  /** Of `stored`, or f32. */
-  readonly dtype: WeightType;
-  /** The matrix in full, where it is also an embedding table. */
-  readonly stored?: CodedTensor;
-}
-
-/** A weight whose codes a device keeps as they are, where it can: of the matrix, or of the table. */
-export interface CodedTensor extends StoredTensor {
-  readonly format?: QuantizedFormat;
-  readonly table?: QuantizedFormat;
-}
-
 /**
  * All weights of a checkpoint by name, as devices take them; rows of a table in codes of a GGUF file are
  * read as they are, which is exact. With `keepsCodes` matrices of a GGUF file keep their codes, if there is
@@ -282,12 +271,12 @@ export interface CodedTensor extends StoredTensor {
 export function weightsOf(
   { config, tensors, quantization }: Checkpoint,
   { keepsCodes = false } = {},
-): ReadonlyMap<string, CodedTensor | QuantizedWeight> {
+): ReadonlyMap<string, FileTensor | QuantizedTensor> {
   const embedding = tensors.get(EMBEDDING)!, table = formatOf(embedding);
-  const inFull = new Map<string, CodedTensor>(tensors);
+  const inFull = new Map<string, FileTensor>(tensors);
   if (table && !table.offsets) inFull.set(EMBEDDING, { ...embedding, table });
   if (!quantization) return keepsCodes ? withCodes(config, inFull) : inFull;
-  const weights = new Map<string, CodedTensor | QuantizedWeight>(inFull);
+  const weights = new Map<string, FileTensor | QuantizedTensor>(inFull);
   for (const [name, matrix] of quantization.matrices) {
     const stored = inFull.get(name);
     weights.set(name, { ...matrix, dtype: stored?.dtype ?? "f32", ...(stored ? { stored } : {}) });
@@ -307,8 +296,8 @@ export function codedIn(checkpoint: Checkpoint): MatrixSpec[] {
 
 function withCodes(
   config: ModelConfig,
-  tensors: ReadonlyMap<string, CodedTensor>,
-): ReadonlyMap<string, CodedTensor> {
+  tensors: ReadonlyMap<string, FileTensor>,
+): ReadonlyMap<string, FileTensor> {
   const matrices = linearSpecs(config);
   const coded = matrices.flatMap(({ name }) => {
     const tensor = tensors.get(name)!, format = formatOf(tensor);

@@ -8,6 +8,7 @@
 import { DataError } from "../base/errors.ts";
 import { isObject, type JsonObject, show } from "../base/files.ts";
 import { packing, type QuantizedFormat } from "../quant/codes.ts";
+import type { FileRange } from "../quant/stored.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { linearSpecs } from "../model/parameters.ts";
 import { Fields } from "./fields.ts";
@@ -30,18 +31,11 @@ export interface QuantizationScheme {
   readonly weightsSha256: string;
 }
 
-/** Bytes in a weight file. */
-export interface StoredRange {
-  readonly path: string;
-  readonly offset: number;
-  readonly byteLength: number;
-}
-
 /** Place of the codes, scales and offsets of one matrix. */
 export interface QuantizedMatrix extends MatrixSpec {
-  readonly codes: StoredRange;
-  readonly scales: StoredRange;
-  readonly offsets?: StoredRange;
+  readonly codes: FileRange;
+  readonly scales: FileRange;
+  readonly offsets?: FileRange;
 }
 
 /** A matrix and its format. */
@@ -151,7 +145,7 @@ export function findMatrices(
       hints: ["check that config.json and the weights belong to the same model"],
     });
   }
-  const rangeOf = ({ name, shape, dtype: type }: MatrixPart): StoredRange => {
+  const rangeOf = ({ name, shape, dtype: type }: MatrixPart): FileRange => {
     const tensor = found.get(name)!, dtype = type.toUpperCase();
     if (tensor.dtype !== dtype || tensor.shape.join() !== shape.join()) {
       throw new DataError(

@@ -13,7 +13,7 @@ import { COMPANION_FILES, type ModelFiles, TEMPLATES_FOLDER } from "../base/comp
 import { writeAllSync } from "../base/write_all.ts";
 import { writeFile, writeJson } from "../storage/write_file.ts";
 import { INDEX_FILE, type StoredTensor, WEIGHTS_FILE } from "./open.ts";
-import type { StoredRange } from "./quantization.ts";
+import type { FileRange } from "../quant/stored.ts";
 import { readPart, valuesOf } from "./read.ts";
 import { encodeHeader } from "./safetensors.ts";
 import { ELEMENT_BYTES, fromF32, HEADER_DTYPE, toF32 } from "../base/dtype.ts";
@@ -53,7 +53,7 @@ export interface OutputTensor {
   /** A stored tensor is copied byte for byte. */
   readonly source:
     | StoredTensor
-    | StoredRange
+    | FileRange
     | Uint8Array<ArrayBuffer>
     | ByteGenerator;
 }

@@ -39,6 +39,34 @@ export interface StoredWeight {
   readonly encoding?: Encoding;
 }
 
+/** A tensor that lies in a file, little-endian and densely unless it has an encoding. */
+export interface FileTensor extends StoredWeight {
+  /** Format of a matrix whose codes are kept as they are, where the device can. */
+  readonly format?: QuantizedFormat;
+  /** Format of the codes of which rows of an embedding table are read, where the device can. */
+  readonly table?: QuantizedFormat;
+}
+
+/** Bytes in a file. */
+export interface FileRange {
+  readonly path: string;
+  readonly offset: number;
+  readonly byteLength: number;
+}
+
+/** A matrix in codes: these and its scales and offsets in files, as `quantizeRows` makes them. */
+export interface QuantizedTensor {
+  /** Of `stored`, or f32. */
+  readonly dtype: WeightType;
+  readonly shape: readonly number[];
+  readonly format: QuantizedFormat;
+  readonly codes: FileRange;
+  readonly scales: FileRange;
+  readonly offsets?: FileRange;
+  /** The matrix in full, where it is also an embedding table. */
+  readonly stored?: FileTensor;
+}
+
 /** Returns whether a weight is stored in fewer bits than any type of elements has. */
 export function isQuantized({ encoding }: StoredWeight): boolean {
   return encoding !== undefined && BLOCKS[encoding.type].elements > 1;

@@ -7,10 +7,10 @@
 import type { MemoryPlan } from "../graph/memory_plan.ts";
 import type { Program } from "../graph/program.ts";
 import type { TensorType } from "../graph/types.ts";
-import type { WeightType } from "../base/dtype.ts";
-import type { StoredWeight } from "../quant/stored.ts";
-import type { QuantizedFormat } from "../quant/codes.ts";
+import type { FileTensor, QuantizedTensor } from "../quant/stored.ts";
 import type { CacheType, DeviceName, Traits } from "./traits.ts";
+
+export type { FileRange, FileTensor, QuantizedTensor } from "../quant/stored.ts";
 
 /** Elements of a tensor in host memory; bf16 and f16 as their 16 bits, bool as bytes. */
 export type HostArray = Float32Array | Float64Array | Int32Array | Uint16Array | Uint8Array;
@@ -18,34 +18,6 @@ export type HostArray = Float32Array | Float64Array | Int32Array | Uint16Array |
 /** A tensor in host memory. */
 export interface HostTensor extends TensorType {
   readonly data: HostArray;
-}
-
-/** A tensor that lies in a file, little-endian and densely unless it has an encoding. */
-export interface FileTensor extends StoredWeight {
-  /** Format of a matrix whose codes are kept as they are, where the device can. */
-  readonly format?: QuantizedFormat;
-  /** Format of the codes of which rows of an embedding table are read, where the device can. */
-  readonly table?: QuantizedFormat;
-}
-
-/** A tensor in a file, whose element type the reader knows. */
-export interface FileRange {
-  readonly path: string;
-  readonly offset: number;
-  readonly byteLength: number;
-}
-
-/** A matrix in codes: these and its scales and offsets in files, as `quantizeRows` makes them. */
-export interface QuantizedTensor {
-  /** Of `stored`, or f32. */
-  readonly dtype: WeightType;
-  readonly shape: TensorType["shape"];
-  readonly format: QuantizedFormat;
-  readonly codes: FileRange;
-  readonly scales: FileRange;
-  readonly offsets?: FileRange;
-  /** The matrix in full, where it is also an embedding table. */
-  readonly stored?: FileTensor;
 }
 
 /** One weight of a model. */

@@ -60,7 +60,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "core/hub": 1550,
   "core/model": 1500,
   "core/ops": 1150,
-  "core/quant": 750,
+  "core/quant": 800,
   "core/runtime": 550,
   "core/runtime/cuda": 1450,
   "core/runtime/cuda/driver": 1100,

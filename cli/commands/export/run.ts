@@ -6,11 +6,12 @@ import { UsageError } from "../../../core/base/errors.ts";
 import { VERSION } from "../../../core/base/version.ts";
 import { writeFile, writeJson } from "../../../core/storage/write_file.ts";
 import { requireFreeTarget, writeFolder } from "../../../core/storage/write_folder.ts";
-import type { Checkpoint, CodedTensor } from "../../../core/checkpoint/open.ts";
+import type { Checkpoint } from "../../../core/checkpoint/open.ts";
 import { copyCompanions } from "../../../core/checkpoint/write.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { EMBEDDING } from "../../../core/model/parameters.ts";
 import type { MatrixFormat } from "../../../core/quant/codes.ts";
+import type { FileTensor } from "../../../core/quant/stored.ts";
 import { buildForward } from "../../../core/model/forward.ts";
 import { exportPrograms } from "../../../core/runtime/onnxruntime/export.ts";
 import { checkQuantize, matrixFormat } from "../../../core/session/quantization.ts";
@@ -129,7 +130,7 @@ async function writeExport(
 function withTable(tensors: Checkpoint["tensors"], matrices: MatrixFormat) {
   if (matrices.kind === "f32") return tensors;
   const table = { ...matrices, kind: "q8" } as const;
-  const weights = new Map<string, CodedTensor>(tensors);
+  const weights = new Map<string, FileTensor>(tensors);
   return weights.set(EMBEDDING, { ...tensors.get(EMBEDDING)!, table });
 }
 

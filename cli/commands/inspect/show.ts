@@ -1,7 +1,7 @@
 /** Facts about a checkpoint, for programs and for readers. */
 import { HEADER_DTYPE } from "../../../core/base/dtype.ts";
 import type { StoredTensor } from "../../../core/checkpoint/open.ts";
-import type { StoredRange } from "../../../core/checkpoint/quantization.ts";
+import type { FileRange } from "../../../core/quant/stored.ts";
 import { bucketFor } from "../../../core/generate/kv_cache.ts";
 import { attentionLayers } from "../../../core/model/config.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
@@ -30,7 +30,7 @@ export function factsOf(
   const stored = [...tensors, ...parts];
   const typeOf = ({ dtype, encoding }: StoredTensor) =>
     encoding && encoding.type !== HEADER_DTYPE[dtype] ? encoding.type : dtype;
-  const storedBytes = (tensor: StoredTensor | StoredRange) =>
+  const storedBytes = (tensor: StoredTensor | FileRange) =>
     "encoding" in tensor ? tensor.encoding!.byteLength : tensor.byteLength;
   return {
     family: config.family,

@@ -3,7 +3,7 @@ import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@st
 import { convert } from "../../../core/convert/convert.ts";
 import { backboneHash } from "../../../core/checkpoint/backbone.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
-import { type CodedTensor, openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
+import { openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
 import { planConversion } from "../../../core/convert/plan.ts";
 import {
   checkQuantized,
@@ -13,7 +13,7 @@ import {
 import { readTensor } from "../../../core/checkpoint/read.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import type { MatrixFormat } from "../../../core/quant/codes.ts";
-import { formatOf } from "../../../core/quant/stored.ts";
+import { type FileTensor, formatOf } from "../../../core/quant/stored.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { EMBEDDING, linearSpecs } from "../../../core/model/parameters.ts";
 import { ropeFrequencies } from "../../../core/model/rope_frequencies.ts";
@@ -180,7 +180,7 @@ Deno.test("an embedding table in Q6_K keeps its codes where the other matrices a
     // Where matrices become f32 the rows of the table are still read from its codes.
     await writeGguf(path, folder, { type: (name) => /^token_embd/.test(name) ? "Q6_K" : "F16" });
     const other = await openCheckpoint(path), alone = weightsOf(other, { keepsCodes: true });
-    const table = alone.get(EMBEDDING) as CodedTensor;
+    const table = alone.get(EMBEDDING) as FileTensor;
     assertEquals([table.format, table.table], [undefined, { kind: "q8", block: 16 }]);
     const logits = await cpuLogits(other.config, alone);
     assertEquals(logits, await cpuLogits(other.config, other.tensors));

@@ -2,12 +2,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { EnvironmentError } from "../../../core/base/errors.ts";
 import { writeBatch } from "../../../core/checkpoint/coded_file.ts";
-import {
-  codedIn,
-  openCheckpoint,
-  type QuantizedWeight,
-  weightsOf,
-} from "../../../core/checkpoint/open.ts";
+import { codedIn, openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
 import {
   cacheEntries,
   clearCache,
@@ -16,6 +11,7 @@ import {
 import { Engine } from "../../../core/generate/engine.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { matrixBytes, type QuantizedFormat, roomFor } from "../../../core/quant/codes.ts";
+import type { QuantizedTensor } from "../../../core/quant/stored.ts";
 import { EMBEDDING } from "../../../core/model/parameters.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { quantizeWeight, readRange } from "../../../core/runtime/weights.ts";
@@ -88,7 +84,7 @@ Deno.test("codes of a GGUF file are kept in their own formats, and give the same
     for (let start = 0; start < 2; start++) {
       const weights = weightsOf((await open())!, options);
       for (const { name, shape, format } of codedIn(file)) {
-        const weight = weights.get(name) as QuantizedWeight;
+        const weight = weights.get(name) as QuantizedTensor;
         assertEquals(weight.format, format, name);
         const own = roomFor(shape, format);
         quantizeWeight(file.tensors.get(name)!, format, own, undefined);

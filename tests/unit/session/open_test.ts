@@ -1,8 +1,9 @@
 /** Protects what becomes of weights, and what is told of those that take much memory. */
 import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
-import { type CodedTensor, openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
+import { openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
 import { matrixBytes } from "../../../core/quant/codes.ts";
+import type { FileTensor } from "../../../core/quant/stored.ts";
 import { EMBEDDING, linearSpecs } from "../../../core/model/parameters.ts";
 import { MemoryMap } from "../../../core/runtime/memory/memory_map.ts";
 import { openModel, type OpenOptions } from "../../../core/session/open.ts";
@@ -38,7 +39,7 @@ Deno.test("blocks with a minimum keep their codes, and are quantized anew where 
     const path = `${cwd}/model.gguf`;
     await writeTinyFolder(`${cwd}/folder`, "llama", WIDE);
     await writeGguf(path, `${cwd}/folder`, { type: "Q4_K" });
-    const { table } = weightsOf(await openCheckpoint(path)).get(EMBEDDING) as CodedTensor;
+    const { table } = weightsOf(await openCheckpoint(path)).get(EMBEDDING) as FileTensor;
     assertEquals(table, undefined, "rows are read from codes, which have no minimum");
     const logprobs = async (quantize?: "none" | "q4") => {
       using model = await openModel(path, { quantize, threads: 1 });
