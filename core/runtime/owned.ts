@@ -3,13 +3,11 @@
  * holder is gone, they are freed, or the device is closed.
  */
 export class Owned<T> {
-  readonly #release: (thing: T) => void;
   readonly #live = new Set<T>();
   readonly #lost: FinalizationRegistry<T>;
 
   /** `release` gives one back; a thing must not refer to its holder. */
-  constructor(release: (thing: T) => void) {
-    this.#release = release;
+  constructor(private readonly release: (thing: T) => void) {
     this.#lost = new FinalizationRegistry((thing) => {
       try {
         this.free(thing);
@@ -27,7 +25,7 @@ export class Owned<T> {
 
   /** Gives a thing back, unless that was done before. */
   free(thing: T): void {
-    if (this.#live.delete(thing)) this.#release(thing);
+    if (this.#live.delete(thing)) this.release(thing);
   }
 
   /** Gives everything back. */

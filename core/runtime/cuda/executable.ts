@@ -50,8 +50,6 @@ interface Issue {
 }
 
 export class CudaExecutable implements Executable {
-  readonly #context: ExecutionContext;
-  readonly #compiled: CompiledProgram;
   readonly #steps: readonly Issue[];
   /** By section and offset outside the arena, the name of the tensor bound there. */
   readonly #names: ReadonlyMap<string, string>;
@@ -62,9 +60,10 @@ export class CudaExecutable implements Executable {
   #graph: Graph | undefined;
 
   /** Loads the kernels of the program. */
-  constructor(context: ExecutionContext, compiled: CompiledProgram) {
-    this.#context = context;
-    this.#compiled = compiled;
+  constructor(
+    private readonly context: ExecutionContext,
+    private readonly compiled: CompiledProgram,
+  ) {
     context.driver.activate(); // cuBLASLt uses the context that is current
     const { inputs, parameters, state, outputs, nodes } = compiled.lowered.program;
     this.#names = new Map(
@@ -76,9 +75,9 @@ export class CudaExecutable implements Executable {
   }
 
   run(bindings: Bindings): Promise<void> {
-    const { driver, stream, memory, graphs } = this.#context;
+    const { driver, stream, memory, graphs } = this.context;
     driver.activate();
-    memory.reserve(this.#compiled.plan.sections.temporaries);
+    memory.reserve(this.compiled.plan.sections.temporaries);
     if (!this.#isBound(bindings)) this.#bind(bindings as ReadonlyMap<string, CudaTensor>);
     this.#runs++;
     const issue = () => this.#steps.forEach((step) => step.issue());
@@ -92,16 +91,16 @@ export class CudaExecutable implements Executable {
   }
 
   #isBound(bindings: Bindings): boolean {
-    if (this.#context.memory.arena !== this.#arena) return false;
+    if (this.context.memory.arena !== this.#arena) return false;
     for (const [name, tensor] of this.#bound) if (bindings.get(name) !== tensor) return false;
     return true;
   }
 
   /** Sets the addresses of every step. */
   #bind(bindings: ReadonlyMap<string, CudaTensor>): void {
-    const { program, weights, fixed, plan } = this.#compiled;
+    const { program, weights, fixed, plan } = this.compiled;
     checkBindings(program, weights, bindings);
-    const { memory, graphs } = this.#context;
+    const { memory, graphs } = this.context;
     this.#bound = new Map();
     for (const name of this.#names.values()) {
       if (!fixed.has(name)) this.#bound.set(name, bindings.get(name)!);

@@ -57,16 +57,12 @@ export function withCache(compiler: KernelCompiler, folder: string): KernelCompi
 
 /** Kernels of one device. */
 export class KernelLoader {
-  readonly #driver: Driver;
-  readonly #compiler: KernelCompiler;
   readonly #architecture: string;
   readonly #modules = new Map<string, bigint>();
   readonly #functions = new Map<string, bigint>();
 
   /** @throws {EnvironmentError} where the device is too old */
-  constructor(driver: Driver, compiler: KernelCompiler) {
-    this.#driver = driver;
-    this.#compiler = compiler;
+  constructor(private readonly driver: Driver, private readonly compiler: KernelCompiler) {
     const { major, minor } = driver.deviceInfo();
     this.#architecture = architectureOf(major, minor);
   }
@@ -92,14 +88,14 @@ export class KernelLoader {
   }
 
   close(): void {
-    for (const module of this.#modules.values()) this.#driver.unloadModule(module);
+    for (const module of this.#modules.values()) this.driver.unloadModule(module);
   }
 
   #function({ file, entry }: Kernel, defines: Sizes): bigint {
-    const driver = this.#driver, key = JSON.stringify(defines);
+    const driver = this.driver, key = JSON.stringify(defines);
     const module = this.#modules.getOrInsertComputed(`${file.name} ${key}`, () => {
       const target = { architecture: this.#architecture, defines };
-      return driver.loadModule(this.#compiler.compile(file, target).bytes, file.name);
+      return driver.loadModule(this.compiler.compile(file, target).bytes, file.name);
     });
     return this.#functions.getOrInsertComputed(
       `${entry} ${key}`,

@@ -43,13 +43,11 @@ export class CudaTensor implements DeviceTensor {
 }
 
 export class DeviceMemory {
-  readonly #driver: Driver;
   readonly #allocations: Owned<Allocation>;
   #arena: Block | undefined;
   #arenaBytes = 0;
 
-  constructor(driver: Driver) {
-    this.#driver = driver;
+  constructor(private readonly driver: Driver) {
     this.#allocations = new Owned(({ address }) => driver.free(address));
   }
 
@@ -63,7 +61,7 @@ export class DeviceMemory {
    * @throws {CudaError} when the device has less memory left
    */
   allocate(bytes: number): Block {
-    const address = this.#driver.allocate(Math.max(1, Math.ceil(bytes / UNIT)) * UNIT);
+    const address = this.driver.allocate(Math.max(1, Math.ceil(bytes / UNIT)) * UNIT);
     const allocation = { address };
     const block = { address, allocation };
     this.#allocations.add(block, allocation);

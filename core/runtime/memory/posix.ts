@@ -15,18 +15,16 @@ const [SHARED, PRIVATE] = [1, 2];
 const FAILED = 2n ** 64n - 1n;
 
 export class PosixMemory implements NativeMemory {
-  readonly #names: PosixNames;
   readonly #libc: Deno.DynamicLibrary<typeof SYMBOLS>["symbols"];
 
-  constructor(names: PosixNames = PLATFORM.posix!) {
-    this.#names = names;
+  constructor(private readonly names: PosixNames = PLATFORM.posix!) {
     this.#libc = Deno.dlopen(names.libc, SYMBOLS).symbols;
   }
 
   allocate(byteLength: number): Address {
-    const flags = PRIVATE | this.#names.anonymous;
+    const flags = PRIVATE | this.names.anonymous;
     const address = this.#map(byteLength, READ | WRITE, flags, -1);
-    const { hugePages } = this.#names;
+    const { hugePages } = this.names;
     // A hint that fails harmlessly where it is unknown; first touches are several times faster with it.
     if (address && hugePages) this.#libc.madvise(address, BigInt(byteLength), hugePages);
     return address;
@@ -48,7 +46,7 @@ export class PosixMemory implements NativeMemory {
   }
 
   dropPages(start: Deno.PointerObject, byteLength: number): void {
-    const { dropPages } = this.#names;
+    const { dropPages } = this.names;
     if (dropPages) this.#libc.madvise(start, BigInt(byteLength), dropPages);
   }
 

@@ -30,12 +30,10 @@ export class ReferenceDevice extends HostDevice implements Device {
   readonly name = "reference";
   readonly traits = TRAITS.reference;
   readonly cacheType = "f32";
-  readonly #precision: Precision;
 
   /** Makes a device that computes f32 tensors in the given precision. */
-  constructor(precision: Precision = "f64") {
+  constructor(private readonly precision: Precision = "f64") {
     super();
-    this.#precision = precision;
   }
 
   plan(program: Program, _weights?: Weights): MemoryPlan {
@@ -80,7 +78,7 @@ export class ReferenceDevice extends HostDevice implements Device {
   close(): void {}
 
   #bytes(dtype: DType): number {
-    return dtype === "f32" && this.#precision === "f64" ? 8 : elementBytes(dtype);
+    return dtype === "f32" && this.precision === "f64" ? 8 : elementBytes(dtype);
   }
 
   #array({ dtype, shape }: TensorType, buffer: ArrayBuffer, offset: number): HostArray {
@@ -88,7 +86,7 @@ export class ReferenceDevice extends HostDevice implements Device {
     if (dtype === "i32") return new Int32Array(buffer, offset, count);
     if (dtype === "bool") return new Uint8Array(buffer, offset, count);
     if (dtype !== "f32") throw new TypeError(`cannot compute in ${dtype}, expected f32`);
-    if (this.#precision === "f64") return new Float64Array(buffer, offset, count);
+    if (this.precision === "f64") return new Float64Array(buffer, offset, count);
     return new Float32Array(buffer, offset, count);
   }
 }

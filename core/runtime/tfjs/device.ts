@@ -30,7 +30,6 @@ export class TfjsDevice extends HostDevice implements Device {
   readonly name = "tfjs";
   readonly traits = TRAITS.tfjs;
   readonly cacheType = "f32";
-  readonly #tf: TensorFlow;
   readonly #slots = new Owned<Slot>((slot) => {
     slot.tensor?.dispose();
     slot.tensor = undefined;
@@ -39,9 +38,8 @@ export class TfjsDevice extends HostDevice implements Device {
   readonly #weights = new WeakMap<Weight, TfjsTensor>();
 
   /** Computes with the backend that is set in `tf`. */
-  constructor(tf: TensorFlow) {
+  constructor(private readonly tf: TensorFlow) {
     super();
-    this.#tf = tf;
   }
 
   /**
@@ -76,13 +74,13 @@ export class TfjsDevice extends HostDevice implements Device {
       run: async (bindings) => {
         checkBindings(lowered, weights, bindings);
         await letSignalsThrough();
-        this.#tf.tidy(() => run(this.#tf, lowered, steps, { fixed, bindings }));
+        this.tf.tidy(() => run(this.tf, lowered, steps, { fixed, bindings }));
       },
     });
   }
 
   allocate(type: TensorType): TfjsTensor {
-    const storage = new Storage(this.#tf, type);
+    const storage = new Storage(this.tf, type);
     this.#slots.add(storage, storage.slot);
     return new TfjsTensor(storage, 0, type);
   }
@@ -114,7 +112,7 @@ export class TfjsDevice extends HostDevice implements Device {
   #weight(weight: Weight, type: TensorType): TfjsTensor {
     return this.#weights.getOrInsertComputed(weight, () => {
       const tensor = this.allocate(type);
-      this.#tf.tidy(() => tensor.storage.put(0, this.#tf.tensor(weightValues(weight))));
+      this.tf.tidy(() => tensor.storage.put(0, this.tf.tensor(weightValues(weight))));
       return tensor;
     });
   }

@@ -67,16 +67,14 @@ export const WORKSPACE_BYTES = 32 << 20;
 export class Products {
   readonly #lt: CublasLtSymbols;
   readonly #handle: bigint;
-  readonly #workspace: Block;
   readonly #known = new Map<string, Product>();
   /** alpha and beta, which are read by address. */
   readonly #factors = new Float32Array([1, 0]);
   readonly #alpha: bigint;
 
   /** `workspace` holds `WORKSPACE_BYTES`. */
-  constructor(symbols: CublasLtSymbols, workspace: Block) {
+  constructor(symbols: CublasLtSymbols, private readonly workspace: Block) {
     this.#lt = symbols;
-    this.#workspace = workspace;
     this.#handle = readCublas("start cuBLASLt", (out) => symbols.cublasLtCreate(out));
     this.#alpha = Deno.UnsafePointer.value(Deno.UnsafePointer.of(this.#factors));
   }
@@ -107,7 +105,7 @@ export class Products {
     const code = this.#lt.cublasLtMatmul(
       ...[this.#handle, descriptor, this.#alpha, operands.a, a, operands.b, b] as const,
       ...[this.#alpha + 4n, operands.d, d, operands.d, d, address] as const,
-      ...[this.#workspace.address, BigInt(WORKSPACE_BYTES), stream] as const,
+      ...[this.workspace.address, BigInt(WORKSPACE_BYTES), stream] as const,
     );
     checkCublas(code, `multiply matrices of ${shape.m}, ${shape.n} and ${shape.k}`);
   }
@@ -129,7 +127,7 @@ export class Products {
       this.#set(made, DESCRIPTOR.epilogue, Int32Array.of(EPILOGUE_BIAS));
       this.#set(made, DESCRIPTOR.biasType, Int32Array.of(TYPE[output]));
       // Algorithms are chosen for some pointer; the real one takes its place at every launch.
-      this.#set(made, DESCRIPTOR.bias, BigUint64Array.of(this.#workspace.address));
+      this.#set(made, DESCRIPTOR.bias, BigUint64Array.of(this.workspace.address));
     }
     return made;
   }

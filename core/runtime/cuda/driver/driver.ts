@@ -61,7 +61,6 @@ let current: Driver | undefined;
 export class Driver {
   /** 13000 for CUDA 13.0. */
   readonly version: number;
-  readonly #symbols: DriverSymbols;
   readonly #device: number;
   readonly #context: bigint;
 
@@ -69,8 +68,7 @@ export class Driver {
    * Makes the primary context of a device current on this thread.
    * @throws {EnvironmentError} when there is no driver or device that can be used
    */
-  constructor(symbols: DriverSymbols, ordinal = 0) {
-    this.#symbols = symbols;
+  constructor(private readonly symbols: DriverSymbols, ordinal = 0) {
     this.version = startDriver(symbols);
     if (this.version < OLDEST) {
       throw new EnvironmentError(
@@ -95,14 +93,14 @@ export class Driver {
   /** Makes the context current; for libraries beside the driver, which use the one that is. */
   activate(): void {
     if (current === this) return;
-    checkDriver(this.#symbols.cuCtxSetCurrent(this.#context), "make the context current");
+    checkDriver(this.symbols.cuCtxSetCurrent(this.#context), "make the context current");
     current = this;
   }
 
   /** The functions of the driver, with the context current. */
   get #cu(): DriverSymbols {
     this.activate();
-    return this.#symbols;
+    return this.symbols;
   }
 
   deviceInfo(): DeviceInfo {
@@ -303,7 +301,7 @@ export class Driver {
   /** Releases the context. */
   close(): void {
     if (current === this) current = undefined;
-    const { cuDevicePrimaryCtxRelease_v2: release } = this.#symbols;
+    const { cuDevicePrimaryCtxRelease_v2: release } = this.symbols;
     checkDriver(release(this.#device), "release the context");
   }
 }

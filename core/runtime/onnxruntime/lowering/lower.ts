@@ -148,7 +148,6 @@ const DOUBLED_SHARE = 8;
 export class Lowering {
   readonly model: OnnxModel;
   readonly options: LoweringOptions;
-  readonly #program: Program;
   readonly #names = new Map<Value, string>();
   /** Names of the outputs. */
   readonly #leaving = new Map<Value, string>();
@@ -160,8 +159,7 @@ export class Lowering {
   /** Names of things made at most once: constants and casts. */
   readonly #made = new Map<string, string>();
 
-  constructor(program: Program, options: LoweringOptions) {
-    this.#program = program;
+  constructor(private readonly program: Program, options: LoweringOptions) {
     this.options = options;
     this.model = new OnnxModel(options.placeholder);
     for (const [name, value] of program.parameters) {
@@ -172,10 +170,10 @@ export class Lowering {
 
   run(): Lowered {
     const { model } = this;
-    const { inputs, parameters, state, updates, outputs, nodes } = this.#program;
+    const { inputs, parameters, state, updates, outputs, nodes } = this.program;
     const { rules, writesOverOperands } = this.options.target;
-    const writers = writersOf(this.#program);
-    requireReadersFirst(this.#program, writers);
+    const writers = writersOf(this.program);
+    requireReadersFirst(this.program, writers);
     const free = [...parameters].filter(([, value]) => !this.isParameter(value));
     for (const [name, value] of [...inputs, ...free, ...state]) {
       this.#names.set(value, model.input(name, value.dtype, this.#sizesOf(value)));
@@ -184,7 +182,7 @@ export class Lowering {
     for (const [name, value] of updates) leaving.push([updateName(name), value]);
     for (const [name, value] of leaving) this.#leaving.set(value, name);
     const skipped = new Map<Value, Value>();
-    const direct = writesOverOperands ? directUpdates(this.#program, writers) : [];
+    const direct = writesOverOperands ? directUpdates(this.program, writers) : [];
     for (const [name, { assigned, source }] of direct) {
       this.#leaving.delete(assigned);
       this.#leaving.set(source, updateName(name));
@@ -229,7 +227,7 @@ export class Lowering {
    */
   softmaxOf(value: Value): string | undefined {
     const same = (node: Node) => softmax.of(node)?.inputs.x === value;
-    const result = this.#program.nodes.find(same)?.outputs[0];
+    const result = this.program.nodes.find(same)?.outputs[0];
     return result && this.#nameOf(result);
   }
 

@@ -37,12 +37,10 @@ interface Node {
 /** A model under construction. Tensors are named by strings, as in ONNX. */
 export class OnnxModel {
   readonly #graph = new Message();
-  readonly #placeholder: string;
   readonly #nodes: Node[] = [];
 
   /** `placeholder` is a file that exists beside the model; the library's own unless told. */
-  constructor(placeholder: string = basename(onnxRuntimePath())) {
-    this.#placeholder = placeholder;
+  constructor(private readonly placeholder: string = basename(onnxRuntimePath())) {
   }
 
   /** Adds a node and returns the name of its first output; `others` are those of the following ones. */
@@ -78,7 +76,7 @@ export class OnnxModel {
   weight(name: string, type: OnnxType, shape: readonly number[], place?: FilePlace): string {
     const external = 1;
     const message = tensor(name, type, shape);
-    for (const [key, value] of Object.entries(place ?? { location: this.#placeholder })) {
+    for (const [key, value] of Object.entries(place ?? { location: this.placeholder })) {
       message.bytes(13, new Message().bytes(1, key).bytes(2, String(value)));
     }
     this.#graph.bytes(5, message.integer(14, external));

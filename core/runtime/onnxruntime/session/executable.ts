@@ -29,10 +29,8 @@ export function bindingRegistry(api: OnnxApi): FinalizationRegistry<Handle> {
 }
 
 export class OnnxExecutable implements Executable {
-  readonly #api: OnnxApi;
   readonly #program: Program;
   readonly #weights: Weights;
-  readonly #session: Session;
   readonly #binding: Handle;
   /** Tensors bound last. A program that is kept ready must not keep the caches of earlier runs. */
   readonly #bound = new Map<string, WeakRef<OnnxValue>>();
@@ -44,15 +42,13 @@ export class OnnxExecutable implements Executable {
 
   /** Binds what depends on the program's sizes alone. */
   constructor(
-    api: OnnxApi,
+    private readonly api: OnnxApi,
     { program, lowered, weights }: { program: Program; lowered: Lowered; weights: Weights },
-    session: Session,
+    private readonly session: Session,
     registry: FinalizationRegistry<Handle>,
   ) {
-    this.#api = api;
     this.#program = program;
     this.#weights = weights;
-    this.#session = session;
     this.#binding = api.binding(session.handle);
     registry.register(this, this.#binding);
     for (const [name, { type, data }] of lowered.sizes) {
@@ -62,22 +58,22 @@ export class OnnxExecutable implements Executable {
 
   async run(bindings: Bindings): Promise<void> {
     checkBindings(this.#program, this.#weights, bindings);
-    const { handle } = this.#session;
+    const { handle } = this.session;
     for (const [name, tensor] of bindings as ReadonlyMap<string, OnnxValue>) {
       if (this.#bound.get(name)?.deref() === tensor) continue;
       if (this.#program.outputs.has(name)) {
-        this.#api.bindOutput(this.#binding, this.#name(name), tensor.value);
+        this.api.bindOutput(this.#binding, this.#name(name), tensor.value);
       } else {
-        this.#api.bindInput(this.#binding, this.#name(name), tensor.value);
+        this.api.bindInput(this.#binding, this.#name(name), tensor.value);
         if (this.#program.updates.has(name)) {
-          this.#api.bindOutput(this.#binding, this.#name(updateName(name)), tensor.value);
+          this.api.bindOutput(this.#binding, this.#name(updateName(name)), tensor.value);
         }
       }
       this.#bound.set(name, new WeakRef(tensor));
     }
     this.#running = bindings;
     try {
-      await this.#session.during(() => this.#api.run(handle, this.#binding));
+      await this.session.during(() => this.api.run(handle, this.#binding));
     } finally {
       this.#running = undefined;
     }
@@ -89,9 +85,9 @@ export class OnnxExecutable implements Executable {
     type: "i64" | "i32" | "f32",
   ): void {
     const address = Deno.UnsafePointer.of(data);
-    const value = this.#api.tensor(address, data.byteLength, [data.length], type);
-    this.#api.bindInput(this.#binding, cString(name), value);
-    this.#api.release("Value", value); // the binding holds its own reference
+    const value = this.api.tensor(address, data.byteLength, [data.length], type);
+    this.api.bindInput(this.#binding, cString(name), value);
+    this.api.release("Value", value); // the binding holds its own reference
     this.#constants.push(data);
   }
 

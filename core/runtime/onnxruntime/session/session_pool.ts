@@ -43,16 +43,12 @@ export interface PoolOptions extends Pick<LoweringOptions, "target" | "matrices"
 type Open = (ready: Ready, folder: string | undefined) => Session | Promise<Session>;
 
 export class SessionPool {
-  readonly #options: PoolOptions;
-  readonly #open: Open;
   readonly #sessions = new Map<Weights, Map<string, Session | Promise<Session>>>();
   readonly #places = new WeakMap<Weights, WeightPlaces>();
   #isClosed = false;
 
   /** `open` makes a session, when there is none for what was lowered. */
-  constructor(options: PoolOptions, open: Open) {
-    this.#options = options;
-    this.#open = open;
+  constructor(private readonly options: PoolOptions, private readonly open: Open) {
   }
 
   /** Sessions opened so far. */
@@ -62,12 +58,12 @@ export class SessionPool {
 
   /** Rewrites a program into ops that are lowered. */
   prepare(program: Program): Program {
-    return prepare(program, (op) => lowers(op, this.#options.target));
+    return prepare(program, (op) => lowers(op, this.options.target));
   }
 
   /** Lowers a prepared program. */
   lower(program: Program, weights: Weights, { fixedSizes = false }: CompileOptions = {}): Ready {
-    const { matrices, target } = this.#options;
+    const { matrices, target } = this.options;
     const places = this.#placesOf(weights);
     const { placeholder } = places ?? {};
     const lowered = lower(program, {
@@ -89,7 +85,7 @@ export class SessionPool {
     const { lowered } = this.lower(program, weights);
     const plan = planMemory(program, { reuseInputs: false });
     let parameters = 0;
-    const { heldBytes = weightBytes } = this.#options;
+    const { heldBytes = weightBytes } = this.options;
     for (const use of lowered.weights.values()) parameters += heldBytes(use, false);
     for (const use of lowered.fileWeights.values()) parameters += heldBytes(use, true);
     for (const [name, type] of program.parameters) {
@@ -105,7 +101,7 @@ export class SessionPool {
     const key = createHash("sha256").update(ready.lowered.bytes).digest("hex");
     const known = sessions.get(key);
     if (known) return await known;
-    const opening = this.#open(ready, this.#placesOf(ready.weights)?.folder);
+    const opening = this.open(ready, this.#placesOf(ready.weights)?.folder);
     sessions.set(key, opening);
     try {
       const session = await opening;
@@ -131,7 +127,7 @@ export class SessionPool {
   }
 
   #placesOf(weights: Weights): WeightPlaces | undefined {
-    if (!this.#options.readsFiles) return undefined;
+    if (!this.options.readsFiles) return undefined;
     return this.#places.getOrInsertComputed(weights, () => new WeightPlaces(weights));
   }
 }

@@ -13,27 +13,23 @@ import { codesFormat, isTable, PARTS } from "../lowering/weight_parts.ts";
 import { type MatrixFormat, type Quantized, roomFor } from "../../../quant/codes.ts";
 
 export class WeightContents {
-  readonly #weights: Weights;
-  readonly #matrices: MatrixFormat;
   /** The matrix quantised last: its codes and its scales are asked for one after the other. */
   #last: { readonly place: string; readonly quantized: Quantized } | undefined;
 
-  constructor(weights: Weights, matrices: MatrixFormat) {
-    this.#weights = weights;
-    this.#matrices = matrices;
+  constructor(private readonly weights: Weights, private readonly matrices: MatrixFormat) {
   }
 
   /** Name of the bytes of a use: equal ones are one place. */
   place(use: WeightUse): string {
     const { form, parameter } = use, part = PARTS[form];
     if (!part) return `${parameter} ${form}`;
-    const format = codesFormat(use, this.#weights.get(parameter)!, this.#matrices);
+    const format = codesFormat(use, this.weights.get(parameter)!, this.matrices);
     return `${parameter} ${part} ${JSON.stringify(format)}`;
   }
 
   /** Everything of one weight, little-endian. Throws what the file system throws. */
   bytes(use: WeightUse): Uint8Array<ArrayBufferLike> {
-    const weight = this.#weights.get(use.parameter)!;
+    const weight = this.weights.get(use.parameter)!;
     const { form, type } = use, part = PARTS[form];
     if (part && "codes" in weight && !isTable(use)) return storedPart(weight, use);
     if (part === "codes") return this.#quantized(use).codes;
@@ -43,8 +39,8 @@ export class WeightContents {
   }
 
   #quantized(use: WeightUse): Quantized {
-    const weight = this.#weights.get(use.parameter)!;
-    const format = codesFormat(use, weight, this.#matrices);
+    const weight = this.weights.get(use.parameter)!;
+    const format = codesFormat(use, weight, this.matrices);
     const place = `${use.parameter} ${JSON.stringify(format)}`;
     if (this.#last?.place === place) return this.#last.quantized;
     const quantized = roomFor(weight.shape, format);

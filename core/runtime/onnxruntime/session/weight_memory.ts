@@ -40,10 +40,6 @@ export function packsCodes(): boolean {
 export type Tables = Map<string, { readonly memory: QuantizedMemory; users: number }>;
 
 export class WeightMemory implements Initializers {
-  readonly #api: OnnxApi;
-  readonly #weights: Weights;
-  readonly #matrices: MatrixFormat;
-  readonly #tables: Tables;
   /** Those of the tables that are used here. */
   readonly #used = new Set<string>();
   readonly #files = new Map<string, MemoryMap>();
@@ -55,19 +51,20 @@ export class WeightMemory implements Initializers {
   readonly #quantized = new Map<string, QuantizedMemory>();
 
   /** `tables` are shared by all sessions over the weights: a tied table is packed as a matrix, too. */
-  constructor(api: OnnxApi, weights: Weights, matrices: MatrixFormat, tables: Tables) {
-    this.#api = api;
-    this.#weights = weights;
-    this.#matrices = matrices;
-    this.#tables = tables;
+  constructor(
+    private readonly api: OnnxApi,
+    private readonly weights: Weights,
+    private readonly matrices: MatrixFormat,
+    private readonly tables: Tables,
+  ) {
   }
 
   /** The weight in the form asked for, as a tensor. */
   tensor(use: WeightUse): Handle {
-    const weight = this.#weights.get(use.parameter);
+    const weight = this.weights.get(use.parameter);
     if (!weight) throw new TypeError(`cannot load weight "${use.parameter}": it is not given`);
     const address = this.#address(use, weight);
-    const value = this.#api.tensor(address, weightBytes(use), use.shape, use.type);
+    const value = this.api.tensor(address, weightBytes(use), use.shape, use.type);
     this.#values.push(value);
     return value;
   }
@@ -88,12 +85,12 @@ export class WeightMemory implements Initializers {
   }
 
   close(): void {
-    for (const value of this.#values) this.#api.release("Value", value);
+    for (const value of this.#values) this.api.release("Value", value);
     for (const map of [...this.#files.values(), ...this.#kept, ...this.#packed]) map.unmap();
     for (const key of this.#used) {
-      const table = this.#tables.get(key)!;
+      const table = this.tables.get(key)!;
       if (--table.users > 0) continue;
-      this.#tables.delete(key);
+      this.tables.delete(key);
       table.memory.codes.unmap();
       table.memory.scales.unmap();
     }
@@ -151,8 +148,8 @@ export class WeightMemory implements Initializers {
   }
 
   #quantize(use: WeightUse, weight: HostTensor | FileTensor): QuantizedMemory {
-    const format = codesFormat(use, weight, this.#matrices);
-    const key = `${use.parameter} ${JSON.stringify(format)}`, table = this.#tables.get(key);
+    const format = codesFormat(use, weight, this.matrices);
+    const key = `${use.parameter} ${JSON.stringify(format)}`, table = this.tables.get(key);
     if (table) {
       if (!this.#used.has(key)) table.users++;
       this.#used.add(key);
@@ -168,7 +165,7 @@ export class WeightMemory implements Initializers {
       ...(format.offsets && { offsets: MemoryMap.allocate(rows * blocks * 4) }),
     };
     if (isTable(use)) {
-      this.#tables.set(key, { memory: made, users: 1 });
+      this.tables.set(key, { memory: made, users: 1 });
       this.#used.add(key);
     } else {
       if (made.offsets) this.#packed.push(made.offsets);

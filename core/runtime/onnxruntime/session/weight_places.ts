@@ -17,11 +17,9 @@ export class WeightPlaces {
   readonly folder: string | undefined;
   /** A file in it. */
   readonly placeholder: string | undefined;
-  readonly #weights: Weights;
   readonly #paths = new Map<string, string>();
 
-  constructor(weights: Weights) {
-    this.#weights = weights;
+  constructor(private readonly weights: Weights) {
     const all = [...weights.values()], codes = all.find((weight) => "codes" in weight);
     const first = codes ? fileOf(codes) : all.map(fileOf).find((path) => path !== undefined);
     if (first === undefined) return;
@@ -31,7 +29,7 @@ export class WeightPlaces {
 
   /** Returns where the library reads a weight in this form; undefined when it must be given. */
   readonly find = (use: WeightUse): WeightPlace | undefined => {
-    const weight = this.#weights.get(use.parameter);
+    const weight = this.weights.get(use.parameter);
     const range = weight && rangeOf(weight, use);
     if (!range?.path) return undefined;
     const path = this.#realPath(range.path);

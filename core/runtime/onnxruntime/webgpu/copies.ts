@@ -14,20 +14,18 @@ import { type Gpu, RESULT } from "./gpu.ts";
 import type { GpuTensor } from "./tensor.ts";
 
 export class Moves {
-  readonly #gpu: Gpu;
   readonly #sessions = new Map<string, Session>();
 
   /** Makes models when they are first needed. */
-  constructor(gpu: Gpu) {
-    this.#gpu = gpu;
+  constructor(private readonly gpu: Gpu) {
   }
 
   /** Overwrites a tensor by zeros. */
   clear(target: GpuTensor): void {
     const count = elementCount(target.shape);
     const sizes = BigInt64Array.of(1n, BigInt(count));
-    const inputs = { sizes: this.#gpu.hostTensor(sizes, { dtype: "i64", shape: [2] }) };
-    this.#gpu.run(this.#session("clear", target, clearModel), inputs, this.#rows(target, count));
+    const inputs = { sizes: this.gpu.hostTensor(sizes, { dtype: "i64", shape: [2] }) };
+    this.gpu.run(this.#session("clear", target, clearModel), inputs, this.#rows(target, count));
     target.changed();
   }
 
@@ -43,10 +41,10 @@ export class Moves {
     const inputs = {
       source: this.#rows(source, run),
       target: this.#rows(target, run),
-      from: this.#gpu.hostTensor(from, { dtype: "i32", shape: [from.length] }),
-      to: this.#gpu.hostTensor(to, { dtype: "i64", shape: [to.length, 1] }),
+      from: this.gpu.hostTensor(from, { dtype: "i32", shape: [from.length] }),
+      to: this.gpu.hostTensor(to, { dtype: "i64", shape: [to.length, 1] }),
     };
-    this.#gpu.run(this.#session("copy", target, copyModel), inputs, this.#rows(target, run));
+    this.gpu.run(this.#session("copy", target, copyModel), inputs, this.#rows(target, run));
     target.changed();
 
     /** Returns the start of each run of the rectangle, in runs. */
@@ -67,7 +65,7 @@ export class Moves {
   /** A tensor's elements as rows of `width` each. */
   #rows({ buffer, byteLength, dtype, shape }: GpuTensor, width: number): Handle {
     const rows = [elementCount(shape) / width, width];
-    return this.#gpu.tensor(buffer, byteLength, rows, dtype as OnnxType);
+    return this.gpu.tensor(buffer, byteLength, rows, dtype as OnnxType);
   }
 
   #session(
@@ -79,7 +77,7 @@ export class Moves {
       const model = new OnnxModel();
       build(model, dtype as OnnxType);
       model.output(RESULT, dtype as OnnxType, [undefined, undefined]);
-      return this.#gpu.session(model);
+      return this.gpu.session(model);
     });
   }
 }

@@ -12,14 +12,12 @@ import { WeightContents } from "../session/weight_contents.ts";
 import type { Gpu } from "./gpu.ts";
 
 export class GpuWeights implements Initializers {
-  readonly #gpu: Gpu;
   readonly #contents: WeightContents;
   readonly #loaded = new Map<string, { readonly buffer: Handle; readonly value: Handle }>();
   /** Copies in host memory, by the same keys. */
   readonly #host = new Map<string, { readonly bytes: Uint8Array; readonly value: Handle }>();
 
-  constructor(gpu: Gpu, weights: Weights, matrices: MatrixFormat) {
-    this.#gpu = gpu;
+  constructor(private readonly gpu: Gpu, weights: Weights, matrices: MatrixFormat) {
     this.#contents = new WeightContents(weights, matrices);
   }
 
@@ -29,11 +27,11 @@ export class GpuWeights implements Initializers {
     if (!known) {
       // First, as it may fail, and what is kept here is not read again.
       const contents = this.#contents.bytes(use), bytes = weightBytes(use);
-      const buffer = this.#gpu.allocate(bytes);
-      const value = this.#gpu.tensor(buffer, bytes, use.shape, use.type);
+      const buffer = this.gpu.allocate(bytes);
+      const value = this.gpu.tensor(buffer, bytes, use.shape, use.type);
       known = { buffer, value };
       this.#loaded.set(key, known);
-      this.#gpu.upload(contents, { dtype: use.type, shape: use.shape }, value);
+      this.gpu.upload(contents, { dtype: use.type, shape: use.shape }, value);
     }
     return known.value;
   }
@@ -42,7 +40,7 @@ export class GpuWeights implements Initializers {
     return this.#host.getOrInsertComputed(keyOf(use), () => {
       const bytes = Uint8Array.from(this.#contents.bytes(use));
       const address = Deno.UnsafePointer.of(bytes);
-      return { bytes, value: this.#gpu.api.tensor(address, bytes.length, use.shape, use.type) };
+      return { bytes, value: this.gpu.api.tensor(address, bytes.length, use.shape, use.type) };
     }).value;
   }
 
@@ -54,11 +52,11 @@ export class GpuWeights implements Initializers {
   /** Frees the memory, once no session uses it. */
   free(): void {
     for (const { buffer, value } of this.#loaded.values()) {
-      this.#gpu.api.release("Value", value);
-      this.#gpu.free(buffer);
+      this.gpu.api.release("Value", value);
+      this.gpu.free(buffer);
     }
     this.#loaded.clear();
-    for (const { value } of this.#host.values()) this.#gpu.api.release("Value", value);
+    for (const { value } of this.#host.values()) this.gpu.api.release("Value", value);
     this.#host.clear();
   }
 }
