@@ -23,16 +23,12 @@ export interface SelectedBeams {
 
 /** Keys and values of beams. */
 export abstract class BeamCache implements Disposable {
-  #cache: KvCache;
+  protected cache: KvCache;
 
   /** Beams that all continue a prompt of `used` tokens, whose cache of one sequence is only read. */
   constructor(engine: Engine, prompt: KvCache, beams: number, used: number) {
-    this.#cache = engine.createCache(beams, used + 1);
-    this.#cache.copyFrom(prompt, [[0, 0]], used);
-  }
-
-  protected get cache(): KvCache {
-    return this.#cache;
+    this.cache = engine.createCache(beams, used + 1);
+    this.cache.copyFrom(prompt, [[0, 0]], used);
   }
 
   /**
@@ -43,15 +39,15 @@ export abstract class BeamCache implements Disposable {
 
   /** Makes room for one more token than `used`; rows keep their places. */
   protected reserve(used: number): void {
-    if (this.#cache.capacity > used) return;
-    const rows = Array.from({ length: this.#cache.batch }, (_, b) => b);
-    const larger = this.#cache.rearranged(rows, used + 1, used);
+    if (this.cache.capacity > used) return;
+    const rows = Array.from({ length: this.cache.batch }, (_, b) => b);
+    const larger = this.cache.rearranged(rows, used + 1, used);
     this[Symbol.dispose]();
-    this.#cache = larger;
+    this.cache = larger;
   }
 
   [Symbol.dispose](): void {
-    this.#cache[Symbol.dispose]();
+    this.cache[Symbol.dispose]();
   }
 }
 

@@ -100,7 +100,7 @@ export async function prefill(
     readonly start?: number;
     /** Called with the tokens of each chunk. */
     readonly onChunk?: ((tokens: number) => void) | undefined;
-  } = { head: "logits" },
+  },
 ): Promise<ReadonlyMap<string, HostArray>> {
   const { prefillChunk: chunk } = engine.device.traits;
   for (;; start += chunk) {

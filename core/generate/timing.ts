@@ -4,11 +4,11 @@
  * Tokens that count as cached need never have been computed, since a step takes as long whatever the
  * slots hold.
  */
-import { GREEDY, samplingNumbers } from "../base/sampling.ts";
 import type { ForwardOptions } from "../model/forward.ts";
 import type { Engine } from "./engine.ts";
 import type { KvCache } from "./kv_cache.ts";
 import { appendChunk, prefill } from "./prefill.ts";
+import { numbersOf } from "./sequence.ts";
 
 /** Milliseconds to prefill a prompt of `tokens` tokens for every sequence of the cache. */
 export async function timePrefill(engine: Engine, cache: KvCache, tokens: number): Promise<number> {
@@ -51,11 +51,10 @@ function sample(
   first: boolean,
 ): Promise<() => unknown> {
   const rows = Array.from({ length: cache.batch }, (_, b) => b);
-  const random = { uniform: () => 0 };
   return engine.sample(cache, {
     ...(first ? { ids: rows } : {}),
     start: rows.map(() => start),
-    sampling: rows.flatMap(() => samplingNumbers(GREEDY, random)),
+    sampling: rows.flatMap(() => numbersOf(undefined)),
   });
 }
 
