@@ -35,12 +35,8 @@ export async function* generate(
   const queue = new Queue(requests);
   using stack = new DisposableStack();
   const schedulers = new Map<Engine, Scheduler>();
-  const schedulerOf = (own: Engine) => {
-    const known = schedulers.get(own) ??
-      stack.use(new Scheduler(own, options));
-    schedulers.set(own, known);
-    return known;
-  };
+  const schedulerOf = (own: Engine) =>
+    schedulers.getOrInsertComputed(own, () => stack.use(new Scheduler(own, options)));
   /** Lengths of prompts that are not in the cache yet. */
   const reading = new Map<number, number>();
   const isIdle = () => [...schedulers.values()].every((scheduler) => scheduler.isIdle);

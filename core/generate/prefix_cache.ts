@@ -79,8 +79,7 @@ export class PrefixCache implements Disposable {
       own.push(row);
       let branch = this.#root;
       for (const block of blocksOf(tokens, tokens.length)) {
-        if (!branch.next.has(block)) branch.next.set(block, new Branch());
-        branch = branch.next.get(block)!;
+        branch = branch.next.getOrInsertComputed(block, () => new Branch());
         branch.rows.add(row);
       }
     }

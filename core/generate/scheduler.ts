@@ -175,7 +175,8 @@ export class Scheduler implements Disposable {
     this.prefilledTokens += fed;
     this.#measure(performance.now() - began, fed);
     const events = finished.flatMap((one) => this.#begin(group, one));
-    if (finished.length > 0 && group.sequences.every((one) => this.#isFed(group, one))) {
+    const isFed = (one: Sequence) => group.progressOf(one) === one.request.tokens.length;
+    if (finished.length > 0 && group.sequences.every(isFed)) {
       this.#end(group);
       group.keep();
     }
@@ -251,10 +252,6 @@ export class Scheduler implements Disposable {
     if (reason) events.push({ kind: "done", index, reason });
     else this.#batch.place(sequence, group.cache, row);
     return events;
-  }
-
-  #isFed(group: PrefillGroup, sequence: Sequence): boolean {
-    return group.progressOf(sequence) === sequence.request.tokens.length;
   }
 
   /** A group of which all members are cancelled is not computed. */

@@ -110,8 +110,7 @@ export class Forms {
       "ranges" in expression ? expression.ranges : partsOf(expression).map((part) => this.of(part)),
       ...(expression.kind === "repeat" ? [expression.min, expression.max] : []),
     ].join(" ");
-    const number = this.#numbers.get(text) ?? this.#numbers.size;
-    this.#numbers.set(text, number);
+    const number = this.#numbers.getOrInsertComputed(text, () => this.#numbers.size);
     this.#known.set(expression, number);
     return number;
   }

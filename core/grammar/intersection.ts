@@ -48,15 +48,11 @@ export function intersection(
   const atoms = atomsOf([...all, counter.apart]), known = new Map<number, Expression>();
   const derived = (part: Expression, atom: number): Expression => {
     const key = forms.of(part) * atoms.length + atom;
-    const next = known.get(key) ?? derivative(part, atoms[atom]![0]![0], forms);
-    known.set(key, next);
-    return next;
+    return known.getOrInsertComputed(key, () => derivative(part, atoms[atom]![0]![0], forms));
   };
   const stateOf = (parts: readonly Expression[], count: number): State => {
     const key = `${parts.map((part) => forms.of(part))} ${count}`;
-    const state = states.get(key) ?? { parts, count, next: new Map() };
-    states.set(key, state);
-    return state;
+    return states.getOrInsertComputed(key, () => ({ parts, count, next: new Map() }));
   };
   const start = stateOf(all, 0);
   for (const { parts, count, next } of states.values()) {

@@ -176,9 +176,7 @@ class Builder {
     const key = node.kind === "byte"
       ? node.next * 0x10000 + node.first * 0x100 + node.last
       : Object.values(node).join();
-    const number = this.#equal.get(key) ?? this.#new(node);
-    this.#equal.set(key, number);
-    return number;
+    return this.#equal.getOrInsertComputed(key, () => this.#new(node));
   }
 
   #new(node: Node): number {
@@ -200,8 +198,7 @@ function equalRules({ rules }: Grammar): readonly number[] {
     const firsts = new Map<string, number>();
     const next = rules.map((_, rule) => {
       const key = `${classes[rule]} ${used[rule]!.map((one) => classes[one])}`;
-      if (!firsts.has(key)) firsts.set(key, rule);
-      return firsts.get(key)!;
+      return firsts.getOrInsertComputed(key, () => rule);
     });
     if (firsts.size === count) return next;
     [classes, count] = [next, firsts.size];

@@ -255,14 +255,12 @@ class Translator {
       return this.rules.named("any string", () => string());
     }
     const key = JSON.stringify([patterns, min, max]);
-    const known = this.#strings.get(key) ??
+    return this.#strings.getOrInsertComputed(key, () =>
       this.rules.shared(
         patterns.length === 0
           ? string(min, max)
           : textOfPatterns(patterns, { min, max }, this.rules),
-      );
-    this.#strings.set(key, known);
-    return known;
+      ));
   }
 
   #array(fields: Fields): Expression {

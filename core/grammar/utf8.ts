@@ -11,9 +11,7 @@ const known = new WeakMap<Ranges, ByteRange[][]>();
 
 /** Sequences of byte ranges that spell the characters of a class, each in one way. */
 export function byteSequences(ranges: Ranges): ByteRange[][] {
-  const sequences = known.get(ranges) ?? sequencesOf(ranges);
-  known.set(ranges, sequences);
-  return sequences;
+  return known.getOrInsertComputed(ranges, () => sequencesOf(ranges));
 }
 
 function sequencesOf(ranges: Ranges): ByteRange[][] {

@@ -60,11 +60,10 @@ export class WebGpuDevice implements Device {
     this.#pool = new SessionPool(
       { matrices, target: webGpuTarget(elements) },
       ({ lowered, weights }) => {
-        const loaded = this.#weights.get(weights) ?? new GpuWeights(gpu, weights, matrices);
-        this.#weights.set(weights, loaded);
+        const load = () => new GpuWeights(gpu, weights, matrices);
         return Session.open(gpu.api, {
           lowered,
-          weights: loaded,
+          weights: this.#weights.getOrInsertComputed(weights, load),
           configure: (options) => gpu.configure(options),
           // An update that reads its own tensor needs its copy: no buffer is read and written at once.
           unwanted: ["EliminateIdentity"],
