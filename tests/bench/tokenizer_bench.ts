@@ -1,8 +1,4 @@
-/**
- * Own encoder against @huggingface/tokenizers on one text of code and TeX, opening times, and the own
- * encoder on 8 MB of what makes words long or rare.
- */
-import { RandomStream } from "../../core/base/random.ts";
+/** Own encoder against @huggingface/tokenizers on one text of code and TeX. */
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { FIXTURE, openLibrary, qwenJson } from "../unit/tokenizer/testing.ts";
 
@@ -51,50 +47,3 @@ Deno.bench({
   warmup: 2,
   fn: () => void own.encode(text),
 });
-
-Deno.bench({
-  name: `open, @huggingface/tokenizers, ${kind} tokenizer`,
-  group: "open",
-  baseline: true,
-  n: 5,
-  warmup: 1,
-  fn: () => void openLibrary(json),
-});
-
-Deno.bench({
-  name: `open, own reader, ${kind} tokenizer`,
-  group: "open",
-  n: 10,
-  warmup: 1,
-  fn: async () => void await openTokenizer(folder),
-});
-
-/** Bytes of a long text; 1.6 s are 5 MB/s. */
-const LONG = 8e6;
-
-const stream = new RandomStream(1, "bench");
-const bytes = Uint8Array.from({ length: LONG }, () => stream.integer(256));
-const random = (first: number, count: number, bytes: number) =>
-  Array.from({ length: LONG / bytes }, () => String.fromCodePoint(first + stream.integer(count)))
-    .join("");
-const LONG_TEXTS: Readonly<Record<string, string>> = {
-  "one letter": "a".repeat(LONG),
-  "spaces": " ".repeat(LONG),
-  "random bytes as UTF-8": new TextDecoder().decode(bytes),
-  "random bytes as Latin-1": new TextDecoder("latin1").decode(bytes),
-  "one emoji": "😀".repeat(LONG / 4),
-  "random emoji": random(0x1f600, 80, 4),
-  "random digits": random(48, 10, 1),
-  "random letters": random(97, 26, 1),
-  "marks of two classes": "a" + "\u0301\u0323".repeat(LONG / 4),
-};
-
-for (const [name, text] of Object.entries(LONG_TEXTS)) {
-  Deno.bench({
-    name: `encode 8 MB, ${name}, ${kind} tokenizer`,
-    group: "long",
-    n: 3,
-    warmup: 1,
-    fn: () => void own.encode(text),
-  });
-}
