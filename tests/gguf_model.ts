@@ -9,12 +9,10 @@ import { joinBytes } from "../core/base/files.ts";
 import { RandomStream } from "../core/base/random.ts";
 import type { Family } from "../core/model/config.ts";
 import { elementCount, parameterSpecs } from "../core/model/parameters.ts";
-import { fileURLToPath } from "node:url";
+import { FIXTURES } from "./fixtures.ts";
 
 /** Folder whose tokenizer the models have: 490 tokens of text, 22 added ones. */
-export const TOKENIZER = fileURLToPath(
-  new URL("../fixtures/models/qwen2-p1-tied-f32", import.meta.url),
-);
+export const TOKENIZER = `${FIXTURES}models/qwen2-p1-tied-f32`;
 
 /** A metadata value and its type. */
 export type Entry =

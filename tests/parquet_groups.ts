@@ -18,9 +18,7 @@ export function manyGroups(count: number, text: string): Uint8Array<ArrayBuffer>
   const footer = [...before.slice(0, -1), ...groupsField, ...groups.flat(), 0];
   const magic = [...new TextEncoder().encode("PAR1")];
   const pages = groups.flatMap(() => page);
-  return Uint8Array.from(
-    [magic, pages, footer, littleEndian(footer.length), magic].flat(),
-  );
+  return Uint8Array.from([magic, pages, footer, littleEndian(footer.length), magic].flat());
 }
 
 /** A page of one value that is not compressed. */
@@ -77,8 +75,5 @@ function list(type: number, values: readonly number[][]): number[] {
 
 function struct(...fields: Field[]): number[] {
   const ids = [0, ...fields.map(([id]) => id)];
-  return [
-    ...fields.flatMap(([id, type, value], i) => [(id - ids[i]!) << 4 | type, ...value]),
-    0,
-  ];
+  return [...fields.flatMap(([id, type, value], i) => [(id - ids[i]!) << 4 | type, ...value]), 0];
 }

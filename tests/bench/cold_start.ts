@@ -12,14 +12,13 @@
  * once, in the system's temporary folder.
  */
 import { existsSync, rmSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";
 import { GGUF_TYPES, randomGguf } from "./gguf.ts";
 import { watchPeak } from "../resident.ts";
 import { lastingFile, qwen05b, randomFolder } from "./random_model.ts";
 import { medianOf } from "../../core/base/statistics.ts";
+import { ROOT } from "../fixtures.ts";
 
-const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const DENO = ["run", "-A", "--node-modules-dir=manual"];
 const SHAPE = "qwen2.5-0.5b";
 const HERE = ROOT.replace(/\/$/, "");

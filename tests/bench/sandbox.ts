@@ -7,11 +7,11 @@
  * The sandbox is measured with expected results in the cache, as in every evaluation but the first; its
  * start is shown apart. Budget: half of the processes' time.
  */
-import { fileURLToPath } from "node:url";
 import { openGrader } from "../../core/eval/grading/code/grade.ts";
 import { readProblems } from "../code_problems.ts";
+import { FIXTURES } from "../fixtures.ts";
 
-const DATA = fileURLToPath(new URL("../../fixtures/eval/data/", import.meta.url));
+const DATA = `${FIXTURES}eval/data/`;
 
 /** Seconds that `run` takes. */
 async function seconds(run: () => Promise<void>): Promise<number> {

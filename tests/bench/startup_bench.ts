@@ -1,6 +1,7 @@
 /** Start-up: help, version and completions beside an empty program; the budget is twice its time. */
 import { fileURLToPath } from "node:url";
-const ENTRY = fileURLToPath(new URL("../../mod.ts", import.meta.url));
+import { ROOT } from "../fixtures.ts";
+const ENTRY = `${ROOT}mod.ts`;
 const EMPTY = fileURLToPath(new URL("./empty.ts", import.meta.url));
 
 function run(...args: string[]): () => Promise<void> {

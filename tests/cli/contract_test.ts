@@ -2,7 +2,6 @@
  * Lines of the command-line contract that concern all commands alike: names that scripts rely on, the
  * shape of documents, no network, no waiting for a terminal, no words of the runtime.
  */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { flagsOf, loadAll } from "../../cli/framework/command.ts";
 import { commands as entries } from "../../cli/commands/mod.ts";
@@ -14,9 +13,10 @@ import { jsonLines, MODEL, parseLines } from "./models.ts";
 import { Host } from "./host_client.ts";
 import { environment, runCommand, runShell, wordsOf } from "./run.ts";
 import { withScratch } from "../scratch.ts";
+import { ROOT } from "../fixtures.ts";
 
 const commands = await loadAll(entries);
-const CONFIG = fileURLToPath(new URL("../../deno.json", import.meta.url));
+const CONFIG = `${ROOT}deno.json`;
 const TOKENS = jsonLines({ tokens: [1, 2, 3] });
 
 /** The names fixed in section 12, without those that all commands have. */

@@ -1,10 +1,10 @@
 /** `parscale doctor` as a black box: what it finds, and what a failure looks like. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { sheetOf } from "../../core/bringup/stages.ts";
 import { documentOf, parseLines } from "./models.ts";
 import { runCommand, runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
+import { ROOT } from "../fixtures.ts";
 
 Deno.test("a healthy machine passes every required check", async () => {
   const { schema, results } = await documentOf("doctor");
@@ -40,7 +40,7 @@ Deno.test("a GPU is compared with its own data sheet, never with that of another
 Deno.test("a required check that fails is shown with its remedy and gives 4", () =>
   withScratch(async (folder) => {
     // The same program with two more checks, since this machine passes all of its own.
-    const root = fileURLToPath(new URL("../../", import.meta.url));
+    const root = ROOT;
     const path = `${folder}/doctor.ts`;
     await Deno.writeTextFile(
       path,

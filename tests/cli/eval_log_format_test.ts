@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { assert, assertEquals } from "@std/assert";
 import { DATA, runEval, sortedLines } from "./eval_testing.ts";
 import { documentOf, parseLines, succeed } from "./models.ts";
-import { fixtureRows } from "../fixture_rows.ts";
+import { fixtureRows } from "../fixtures.ts";
 import { withScratch } from "../scratch.ts";
 
 const ROWS = "--limit 4 --shots gsm8k=4 --max-tokens 8";

@@ -1,5 +1,4 @@
 /** `parscale eval` as a black box: scores of the reference, prompts, formats, pipes. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import {
   assertRefused,
@@ -13,8 +12,9 @@ import {
 import { DATA, EVAL, runEval, sortedLines, TINY } from "./eval_testing.ts";
 import { runParscale, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
+import { FIXTURES } from "../fixtures.ts";
 
-const GOLDEN = fileURLToPath(new URL("../../fixtures/golden/eval/", import.meta.url));
+const GOLDEN = `${FIXTURES}golden/eval/`;
 const SUMMARY = JSON.parse(Deno.readTextFileSync(`${GOLDEN}metrics_summary.json`));
 
 const CHOICES = "winogrande,piqa,arc_challenge";

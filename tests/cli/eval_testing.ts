@@ -1,10 +1,8 @@
 /** Helpers of the tests of `parscale eval`: model, data, and folders of evaluations. */
-import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
 import { parseLines } from "./models.ts";
 import { type Line, runParscale, type RunResult, wordsOf } from "./run.ts";
-
-const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
+import { FIXTURES } from "../fixtures.ts";
 
 /** A tiny model whose scores an independent implementation has computed. */
 export const TINY = `${FIXTURES}models/tiny-qwen2`;

@@ -1,6 +1,5 @@
 /** `parscale export`: what it writes runs in ONNX Runtime's own JavaScript, with the golden tokens. */
 import { basename } from "node:path";
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type * as ort from "onnxruntime-node";
 import {
@@ -13,6 +12,7 @@ import {
 import { documentOf, EXPECTED, hasWebGpu, MODEL, names, rowsOf, succeed } from "./models.ts";
 import { runCommand, runShell } from "./run.ts";
 import { withScratch } from "../scratch.ts";
+import { ROOT } from "../fixtures.ts";
 
 Deno.env.set("ORT_DISABLE_TELEMETRY", "1");
 const { InferenceSession, Tensor } = await import("onnxruntime-node");
@@ -87,7 +87,7 @@ class Exported {
 /** Requires the golden logits of a prompt, and of tokens behind it one by one. */
 async function assertGolden(folder: string, name = "qwen2-p2-tied-f32"): Promise<void> {
   const programs = await Exported.open(folder);
-  const ids = (await readExpected(name)).cases.single!.ids[0]!;
+  const ids = readExpected(name).cases.single!.ids[0]!;
   const expected = (await readExpectedTensors(name)).get("single.logits")!;
   const V = expected.length / ids.length;
   for (let end = 5; end <= ids.length; end++) {
@@ -124,7 +124,7 @@ for (const target of ["cpu", "webgpu"]) {
         const page = await Deno.readTextFile(`${cwd}/onnx/README.md`);
         assertStringIncludes(page, `reads \`${TOKENS}\` tokens`);
         await Deno.writeTextFile(`${cwd}/onnx/use.mjs`, /```js\n([\s\S]*?)```/.exec(page)![1]!);
-        const config = fileURLToPath(new URL("../../deno.json", import.meta.url));
+        const config = `${ROOT}deno.json`;
         const use = [Deno.execPath(), "run", "-A", "--config", config, "use.mjs"];
         const options = { cwd: `${cwd}/onnx`, env: { NO_COLOR: "1" } };
         const { stdout } = await runCommand(use, options);

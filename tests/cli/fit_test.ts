@@ -1,5 +1,4 @@
 /** `parscale fit` as a black box: inputs, laws, answers and figures. */
-import { fileURLToPath } from "node:url";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { countParameters } from "../../core/model/parameters.ts";
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
@@ -16,10 +15,9 @@ import {
 import { assertFigure } from "./figures.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
+import { readFixture } from "../fixtures.ts";
 
-const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
-const FILE = `${FIXTURES}analysis/scaling-law.json`;
-const GOLDEN = JSON.parse(Deno.readTextFileSync(FILE)).datasets["stack-v2-python"];
+const GOLDEN = readFixture("analysis/scaling-law.json").datasets["stack-v2-python"];
 const BUILT_IN = "fit --data-set stack-v2-python";
 type Row = { n_params: number; streams: number; loss: number };
 const ROWS: Row[] = GOLDEN.observations.map(

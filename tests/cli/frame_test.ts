@@ -1,6 +1,5 @@
 /** The frame as a black box: exit codes, streams, help, signals, full devices, start-up, network. */
 import { dirname } from "node:path";
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { commands } from "../../cli/commands/mod.ts";
 import { documentOf, jsonLines, MODEL, names, succeed } from "./models.ts";
@@ -14,8 +13,9 @@ import {
   runShell,
 } from "./run.ts";
 import { withScratch } from "../scratch.ts";
+import { ROOT } from "../fixtures.ts";
 
-const CONFIG = fileURLToPath(new URL("../../deno.json", import.meta.url));
+const CONFIG = `${ROOT}deno.json`;
 
 Deno.test("version and help go to stdout with 0", async () => {
   const { version } = JSON.parse(await Deno.readTextFile(CONFIG));

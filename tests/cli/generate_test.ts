@@ -13,6 +13,7 @@ import {
 } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
+import { readFixture } from "../fixtures.ts";
 
 const GENERATE = `generate --model ${MODEL}`;
 const { prompts, outputs, with_eos: withEos } = EXPECTED.greedy;
@@ -124,9 +125,7 @@ Deno.test("sampling: a seed repeats its results, in any batch; samples of a prom
 });
 
 Deno.test("--early-stopping and --repetition-penalty are those of transformers", async () => {
-  const golden = JSON.parse(
-    Deno.readTextFileSync(new URL("../../fixtures/golden/decoding.json", import.meta.url)),
-  );
+  const golden = readFixture("golden/decoding.json");
   const plain = `generate --model ${PLAIN_MODEL} --repetition-penalty`;
   const { beams, ...search } = golden.beam.find((one: Record<string, number>) =>
     one.repetition_penalty! > 1

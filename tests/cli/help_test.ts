@@ -1,10 +1,10 @@
 /** `parscale help`: topics that leave nothing out. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { loadAll } from "../../cli/framework/command.ts";
 import { commands } from "../../cli/commands/mod.ts";
 import { parse } from "../../cli/framework/parse.ts";
 import { rowsOf } from "./models.ts";
+import { ROOT } from "../fixtures.ts";
 
 Deno.test("the environment topic names every variable that the program reads", async () => {
   const rows = await rowsOf("help environment");
@@ -14,7 +14,7 @@ Deno.test("the environment topic names every variable that the program reads", a
   const usual =
     ("PATH HOME DENO_DIR TMPDIR USERPROFILE LOCALAPPDATA APPDATA TEMP TMP VIRTUAL_ENV " +
       "CONDA_PREFIX CUDA_PATH DENORT_BIN").split(" ");
-  const root = fileURLToPath(new URL("../../", import.meta.url));
+  const root = ROOT;
   const read = [...sources(`${root}core`), ...sources(`${root}cli`)].flatMap((text) =>
     [...text.matchAll(/\b(?:env(?:\.get)?\(|env, |path\(|variable: )"([A-Z_]+)"/g)]
       .map(([, name]) => name!)

@@ -1,5 +1,4 @@
 /** Llama models through the commands, as folders, as GGUF files, and by the names of these on a hub. */
-import { fileURLToPath } from "node:url";
 import {
   assert,
   assertAlmostEquals,
@@ -14,10 +13,10 @@ import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { startHub } from "./stand_in_hub.ts";
 import { linkSync } from "../links.ts";
+import { FIXTURES, readFixture } from "../fixtures.ts";
 
-const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 const LLAMA = `${FIXTURES}models/llama-p1-llama3-tied-f32`;
-const GOLDEN = JSON.parse(Deno.readTextFileSync(`${FIXTURES}golden/llama.json`))
+const GOLDEN = readFixture("golden/llama.json")
   .models["llama-p1-llama3-tied-f32"];
 
 /** Stdout of a line that must succeed; it may say more on stderr. */

@@ -1,10 +1,8 @@
 /** Small models for the tests of commands, and what commands answer. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type Line, type RunOptions, runParscale, type RunResult, wordsOf } from "./run.ts";
 import { linkSync } from "../links.ts";
-
-const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
+import { FIXTURES, readFixture } from "../fixtures.ts";
 
 /** A model with two streams, one with four, and one with one. */
 export const MODEL = `${FIXTURES}models/qwen2-p2-tied-f32`;
@@ -12,9 +10,7 @@ export const MODEL4 = `${FIXTURES}models/qwen2-p4-untied-f32`;
 export const PLAIN_MODEL = `${FIXTURES}models/qwen2-p1-tied-f32`;
 
 /** Results of an independent implementation for the two-stream model. */
-export const EXPECTED = JSON.parse(
-  Deno.readTextFileSync(`${FIXTURES}golden/qwen2-p2-tied-f32/expected.json`),
-);
+export const EXPECTED = readFixture("golden/qwen2-p2-tied-f32/expected.json");
 
 /** Copies a model folder without some of its files, with others added. */
 export async function copyFolder(

@@ -1,5 +1,4 @@
 /** LoRA adapters of PEFT: values are those of PyTorch with PEFT 0.21.2 (fixtures/golden/recipes/peft_lora.py). */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { readRaw, writeRaw } from "../unit/checkpoint/testing.ts";
 import { withScratch } from "../scratch.ts";
@@ -14,8 +13,9 @@ import {
   succeed,
 } from "./models.ts";
 import { runParscale } from "./run.ts";
+import { FIXTURES } from "../fixtures.ts";
 
-const GOLDEN = fileURLToPath(new URL("../../fixtures/golden/peft/", import.meta.url));
+const GOLDEN = `${FIXTURES}golden/peft/`;
 const { ids, token_logprobs: EXPECTED } = JSON.parse(
   Deno.readTextFileSync(`${GOLDEN}expected.json`),
 );

@@ -7,9 +7,9 @@
  * Variables that change output (`NO_COLOR`, `CI`, `PARSCALE_*`) are absent unless given, so that
  * results do not depend on who runs the tests.
  */
-import { fileURLToPath } from "node:url";
 import { withScratch } from "../scratch.ts";
 import { Host, type RunResult } from "./host_client.ts";
+import { ROOT } from "../fixtures.ts";
 
 /** Options of a run. */
 export interface RunOptions {
@@ -32,7 +32,7 @@ export function wordsOf(line: Line): readonly string[] {
 }
 
 /** The entry point under test. */
-export const ENTRY = fileURLToPath(new URL("../../mod.ts", import.meta.url));
+export const ENTRY = `${ROOT}mod.ts`;
 
 /**
  * The command line that runs the program under test: from this tree, or what PARSCALE_TEST_PROGRAM

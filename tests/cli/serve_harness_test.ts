@@ -4,6 +4,7 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { jsonLines, MODEL, rowsOf } from "./models.ts";
 import { TestServer } from "./serve_testing.ts";
+import { readFixture } from "../fixtures.ts";
 
 interface Recorded {
   readonly pairs: readonly {
@@ -20,9 +21,7 @@ interface Recorded {
   }[];
 }
 
-const RECORDED: Recorded = JSON.parse(
-  Deno.readTextFileSync(new URL("../../fixtures/serve/harness.json", import.meta.url)),
-);
+const RECORDED: Recorded = readFixture("serve/harness.json");
 
 interface Logprobs {
   readonly tokens: string[];

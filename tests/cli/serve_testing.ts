@@ -1,11 +1,9 @@
 /** A running `parscale serve` for tests, and the small requests they send. */
-import { fileURLToPath } from "node:url";
 import { assert } from "@std/assert";
 import { succeed } from "./models.ts";
 import { type Line, parscale, wordsOf } from "./run.ts";
 import { HANG_MS } from "../hang.ts";
-
-const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
+import { FIXTURES } from "../fixtures.ts";
 
 /** A model with one stream, a chat template and a tokenizer. */
 export const CHAT_MODEL = `${FIXTURES}models/tiny-qwen2`;

@@ -1,5 +1,4 @@
 /** `deno task setup` and `first-run`: a launcher, and a report against a stand-in hub. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { VERSION } from "../../core/base/version.ts";
 import { ROOT } from "../../cli/release/stage.ts";
@@ -8,6 +7,7 @@ import { MODEL } from "./models.ts";
 import { environment, runCommand } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { allPaths, type StandInRepository, startHub } from "./stand_in_hub.ts";
+import { FIXTURES } from "../fixtures.ts";
 
 const SETUP = [Deno.execPath(), "run", "-A", "--node-modules-dir=manual"]
   .concat(`${ROOT}cli/release/setup.ts`);
@@ -51,7 +51,7 @@ Deno.test("setup replaces no other program without --overwrite", () =>
     assertEquals(await Deno.readTextFile(`${home}/parscale`), "another");
   }));
 
-const ROWS = fileURLToPath(new URL("../../fixtures/eval/hub/winogrande", import.meta.url));
+const ROWS = `${FIXTURES}eval/hub/winogrande`;
 
 const filesOf = (folder: string) =>
   new Map(

@@ -1,10 +1,10 @@
 /** Chat templates in commands: numbers and keys as written, roles, and variables of the template. */
-import { fileURLToPath } from "node:url";
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { withScratch } from "../scratch.ts";
 import { jsonLines, rowsOf, succeed } from "./models.ts";
 import { runParscale } from "./run.ts";
 import { CHAT_MODEL, TestServer } from "./serve_testing.ts";
+import { FIXTURES } from "../fixtures.ts";
 
 /** One tool whose numbers and keys JavaScript would write otherwise. */
 const TOOLS = '[{"type":"function","function":{"name":"f","parameters":{"type":"object",' +
@@ -21,7 +21,7 @@ const THINKING =
 
 const user = { role: "user", content: "x" };
 
-const DATA = fileURLToPath(new URL("../../fixtures/eval/data", import.meta.url));
+const DATA = `${FIXTURES}eval/data`;
 
 Deno.test("generate: numbers, keys and blanks of a conversation reach the prompt as they are written", () =>
   withScratch(async (cwd) => {

@@ -12,8 +12,7 @@ Deno.test("a loss that is not finite ends with 5, names the last good checkpoint
       place.train(`${line} --lr 1e30 --out early --json`),
     ]);
     assertEquals([late.code, late.stdout], [5, ""]);
-    const [, step] = /^error: training diverged at step (\d+): loss is NaN$/m
-      .exec(late.stderr)!;
+    const [, step] = /^error: training diverged at step (\d+): loss is NaN$/m.exec(late.stderr)!;
     const saved = Number(step) - 1 & ~1; // every second step
     assert(saved >= 2, late.stderr);
     const hint = `\nhint: last good checkpoint: late/checkpoint-00000${saved}\n`;

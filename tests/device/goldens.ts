@@ -1,13 +1,11 @@
 /** The golden models: where they lie, what is expected of them, how closely. */
-import { fileURLToPath } from "node:url";
 import { openCheckpoint } from "../../core/checkpoint/open.ts";
 import { readHeader } from "../../core/checkpoint/safetensors.ts";
 import { Engine } from "../../core/generate/engine.ts";
 import type { ModelConfig } from "../../core/model/config.ts";
 import type { Device, Weights } from "../../core/runtime/device.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
-
-const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
+import { FIXTURES, readFixture } from "../fixtures.ts";
 
 /** Folder names under `fixtures/models` and `fixtures/golden`. */
 export const GOLDEN_NAMES = [
@@ -129,8 +127,8 @@ export interface Expected {
 }
 
 /** Expected values of a golden model. */
-export async function readExpected(name: string): Promise<Expected> {
-  return JSON.parse(await Deno.readTextFile(`${FIXTURES}golden/${name}/expected.json`));
+export function readExpected(name: string): Expected {
+  return readFixture(`golden/${name}/expected.json`);
 }
 
 /** Expected tensors of a golden model in f32. */

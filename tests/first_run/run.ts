@@ -10,6 +10,7 @@
  */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "@std/cli/parse-args";
+import { ROOT } from "../fixtures.ts";
 
 const flags = parseArgs(Deno.args, {
   string: ["model", "tasks", "eval-tasks", "rows", "python"],
@@ -22,7 +23,7 @@ const flags = parseArgs(Deno.args, {
   },
 });
 
-const ENTRY = fileURLToPath(new URL("../../mod.ts", import.meta.url));
+const ENTRY = `${ROOT}mod.ts`;
 const SCORES = fileURLToPath(new URL("transformers_scores.py", import.meta.url));
 const PROMPT = "The capital of France is", CONTINUATION = " Paris. It lies on the river Seine";
 

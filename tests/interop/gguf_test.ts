@@ -77,9 +77,7 @@ for (const family of ["llama", "qwen2", "qwen3"] as const) {
           start: IDS.map(() => 0),
           select: Array.from({ length: IDS.length * T }, (_, i) => i),
         })).get("logits")!;
-        const worst = Math.max(
-          ...Array.from(logits).map((x, i) => Math.abs(x - found.logits[i])),
-        );
+        const worst = Math.max(...Array.from(logits).map((x, i) => Math.abs(x - found.logits[i])));
         assert(worst < 5e-5, `logits differ by ${worst}`);
       }),
   });

@@ -17,10 +17,7 @@ const HOSTILE: readonly (readonly [template: string, reason: RegExp])[] = [
   ["{% for i in range(1000000000) %}x{% endfor %}", /a list of 1000000000 items is too long/],
   ["{{ messages|tojson(indent=1000000000) }}", /characters is too long/],
   ["{{ messages|tojson(indent=80000000) }}", /characters is too long/],
-  [
-    "{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}",
-    MUCH_WORK,
-  ],
+  ["{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}", MUCH_WORK],
   [
     "{% set n = namespace(s='ab') %}{% for i in range(40) %}{% set n.s = n.s + n.s %}{% endfor %}",
     /a text of \d+ characters is too long/,

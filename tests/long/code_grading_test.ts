@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type Grader, openGrader } from "../../core/eval/grading/code/grade.ts";
 import { readProblems } from "../code_problems.ts";
-import { fixtureRows } from "../fixture_rows.ts";
+import { fixtureRows } from "../fixtures.ts";
 import { find, golden, PLAIN } from "../unit/eval/grading/code_goldens.ts";
 
 const CACHE = await Deno.makeTempDir();

@@ -38,12 +38,7 @@ async function endedBy(signal: Deno.Signal) {
     const work = ["--tasks", "gsm8k", "--data", DATA, "--max-tokens", "200", "--batch", "1"];
     const child = parscale(
       ["compare", "--model", TINY, "--beams", "4", ...work, "--out", "table"],
-      {
-        cwd,
-        stdin: "null",
-        stdout: "piped",
-        stderr: "piped",
-      },
+      { cwd, stdin: "null", stdout: "piped", stderr: "piped" },
     ).spawn();
     const output = Promise.all([
       new Response(child.stderr).text(),

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { fileURLToPath } from "node:url";
+import { FIXTURES } from "../fixtures.ts";
 
-const DEMO = fileURLToPath(new URL("../../fixtures/demo/demo.ts", import.meta.url));
+const DEMO = `${FIXTURES}demo/demo.ts`;
 
 Deno.test("the demo: a second stream that learns other text, then four streams beside one", async () => {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {

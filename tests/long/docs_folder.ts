@@ -1,10 +1,8 @@
 /** The folder in which commands of the documents run: fixtures under the names the documents use. */
-import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
 import { jsonLines } from "../cli/models.ts";
 import { runShell } from "../cli/run.ts";
-
-const FIXTURES = fileURLToPath(new URL("../../fixtures", import.meta.url));
+import { FIXTURES, readFixture, ROOT } from "../fixtures.ts";
 
 const TEXTS = Array.from({ length: 60 }, (_, i) => ({
   text: `Row ${i}: the sum of ${i} and ${i + 1} is ${2 * i + 1}, which is odd. `.repeat(4),
@@ -12,10 +10,9 @@ const TEXTS = Array.from({ length: 60 }, (_, i) => ({
 
 /** Writes everything the documents name and do not make themselves. */
 export async function furnish(cwd: string): Promise<void> {
-  const link = (from: string, to: string) =>
-    Deno.symlinkSync(`${FIXTURES}${from && "/"}${from}`, `${cwd}/${to}`);
+  const link = (from: string, to: string) => Deno.symlinkSync(`${FIXTURES}${from}`, `${cwd}/${to}`);
   link("", "fixtures");
-  Deno.symlinkSync(fileURLToPath(new URL("../../docs", import.meta.url)), `${cwd}/docs`);
+  Deno.symlinkSync(`${ROOT}docs`, `${cwd}/docs`);
   link("models/tiny-qwen2", "qwen2.5-0.5b");
   link("eval/data", "bench");
   link("data/text.parquet", "texts.parquet");
@@ -45,13 +42,13 @@ parscale train --model qwen2.5-0.5b --streams 4 --train-params introduced --data
   const { code, stderr } = await runShell(script, { cwd });
   assertEquals(code, 0, stderr);
   writeRuns(`${cwd}/runs`);
-  const zstd = new Uint8Array(Deno.readFileSync(`${FIXTURES}/data/packed.jsonl.zst`));
+  const zstd = new Uint8Array(Deno.readFileSync(`${FIXTURES}data/packed.jsonl.zst`));
   Deno.writeFileSync(`${cwd}/web/a.jsonl.zst`, zstd);
 }
 
 /** Finished runs of three sizes and three numbers of streams, whose losses follow a law. */
 function writeRuns(folder: string): void {
-  const plain = JSON.parse(Deno.readTextFileSync(`${FIXTURES}/models/tiny-qwen2/config.json`));
+  const plain = readFixture("models/tiny-qwen2/config.json");
   for (const width of [64, 128, 256]) {
     for (const P of [1, 2, 4]) {
       const run = `${folder}/width-${width}-p${P}`;

@@ -7,15 +7,13 @@
  * must come out of a block before it in its section, with the same words and numbers in the same form;
  * lines of a `console` block are the messages of the command above.
  */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, AssertionError, assertThrows } from "@std/assert";
 import { runShell } from "../cli/run.ts";
 import { HAS_TERMINALS, runShellOnTerminal } from "../cli/terminal.ts";
 import { TestServer } from "../cli/serve_testing.ts";
 import { DOCS } from "../unit/pages.ts";
 import { furnish } from "./docs_folder.ts";
-
-const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+import { ROOT } from "../fixtures.ts";
 
 const PAGES = ["README.md", "CONTRIBUTING.md", ...DOCS];
 

@@ -1,5 +1,4 @@
 /** Benchmarks by name: `eval` without --data and `eval fetch`, against a stand-in hub. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { createHash } from "node:crypto";
 import { DATA, TINY } from "../cli/eval_testing.ts";
@@ -12,8 +11,9 @@ import {
   type StandInRepository,
   startHub,
 } from "../cli/stand_in_hub.ts";
+import { FIXTURES } from "../fixtures.ts";
 
-const HUB = fileURLToPath(new URL("../../fixtures/eval/hub/", import.meta.url));
+const HUB = `${FIXTURES}eval/hub/`;
 
 /** The files below a folder of the fixtures as a dataset. */
 function dataset(name: string, commit: string, folder: string): StandInRepository {

@@ -11,7 +11,7 @@ import {
   loadLanguageTools,
   requireInstructions,
 } from "../../core/eval/grading/ifeval/mod.ts";
-import { fixtureRows } from "../fixture_rows.ts";
+import { fixtureRows } from "../fixtures.ts";
 
 const tools = await loadLanguageTools();
 const CASES = "golden/eval/cases_ifeval_checkers.jsonl";

@@ -1,11 +1,11 @@
 /** Every command that writes, on a disk that is full or becomes so. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { MODEL, PLAIN_MODEL } from "../cli/models.ts";
 import { canMount, runMounting } from "../cli/small_disk.ts";
 import { withScratch } from "../scratch.ts";
+import { FIXTURES } from "../fixtures.ts";
 
-const DATA = fileURLToPath(new URL("../../fixtures/eval/data", import.meta.url));
+const DATA = `${FIXTURES}eval/data`;
 
 /** Command lines that write into the folder `disk`. */
 const COMMANDS = [

@@ -55,10 +55,7 @@ function shard({ config, shards }: Folder): Folder {
   const weight_map: Json = {};
   Object.keys(header).forEach((name, i) => {
     const part = parts[i % 2]!, [start, end] = header[name].data_offsets;
-    part.header[name] = {
-      ...header[name],
-      data_offsets: [part.size, part.size += end - start],
-    };
+    part.header[name] = { ...header[name], data_offsets: [part.size, part.size += end - start] };
     weight_map[name] = part.name;
   });
   return { config, shards: parts, index: { metadata: {}, weight_map } };

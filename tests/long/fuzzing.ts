@@ -86,10 +86,7 @@ export function mutateBytes(bytes: Uint8Array, draws: Draws): Uint8Array<ArrayBu
         mutated = mutated.slice(0, at);
         break;
       case 3:
-        mutated = joinBytes([
-          mutated.subarray(0, at),
-          mutated.subarray(at + 1 + draws.below(64)),
-        ]);
+        mutated = joinBytes([mutated.subarray(0, at), mutated.subarray(at + 1 + draws.below(64))]);
         break;
       case 4: {
         const piece = mutated.subarray(at, at + 1 + draws.below(64));

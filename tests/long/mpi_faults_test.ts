@@ -5,9 +5,7 @@ import { assertAllEnd, MPIS, ranksIn, startAndSave, testRanks, trainRanks } from
 
 /** Resumes the run as one process and ends it after a step. */
 async function assertResumes(place: Workplace): Promise<void> {
-  const { step } = JSON.parse(
-    Deno.readTextFileSync(`${place.last("run")}/training_state.json`),
-  );
+  const { step } = JSON.parse(Deno.readTextFileSync(`${place.last("run")}/training_state.json`));
   const child = place.start("--resume --out run -q --jsonl");
   const stderr = new Response(child.stderr).text();
   let text = "";

@@ -5,7 +5,6 @@
  * is a link, the corpus and the prompts are made. Where the benchmarks are, and what keeps tests
  * short, comes from the environment.
  */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA } from "../cli/eval_testing.ts";
 import { jsonLines, parseLines, PLAIN_MODEL } from "../cli/models.ts";
@@ -13,8 +12,7 @@ import { type RunResult, runShell } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 import { texts } from "../cli/train_testing.ts";
 import { linkSync } from "../links.ts";
-
-const LAW = fileURLToPath(new URL("../../fixtures/analysis/scaling-law.json", import.meta.url));
+import { readFixture } from "../fixtures.ts";
 
 const LINES = {
   convert: "parscale convert --model qwen2.5-0.5b --streams 4 --out qwen-p4 --json" +
@@ -64,7 +62,7 @@ async function fill(cwd: string): Promise<void> {
     `${cwd}/corpus.jsonl.gz`,
     corpus.pipeThrough(new CompressionStream("gzip")) as ReadableStream<Uint8Array>,
   );
-  const { observations } = JSON.parse(Deno.readTextFileSync(LAW)).datasets["stack-v2-python"];
+  const { observations } = readFixture("analysis/scaling-law.json").datasets["stack-v2-python"];
   const losses = observations.map(({ N, P, loss }: Record<string, number>) =>
     `${N},${P},${loss}\n`
   );

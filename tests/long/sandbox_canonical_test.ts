@@ -5,14 +5,14 @@
  * rebuilding or comparison, of every other task of HumanEval and every third of MBPP+; with
  * `PARSCALE_LONG_TESTS=1` all of them with all 165,000 inputs, which takes minutes, and beside other load.
  */
-import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
 import type { Benchmark, CodeProblem } from "../../core/eval/grading/code/problems.ts";
 import { readProblems } from "../code_problems.ts";
 import { openGrader } from "../../core/eval/grading/code/grade.ts";
 import { bubblewrapWorks } from "./sandbox_programs.ts";
+import { FIXTURES } from "../fixtures.ts";
 
-const DATA = fileURLToPath(new URL("../../fixtures/eval/data/", import.meta.url));
+const DATA = `${FIXTURES}eval/data/`;
 const IN_FULL = Deno.env.get("PARSCALE_LONG_TESTS") === "1";
 const PLUS_INPUTS = IN_FULL ? Infinity : 3;
 const CACHE = await Deno.makeTempDir();

@@ -1,6 +1,5 @@
 /** Grammars of many schemas are sound and complete, as far as random texts tell. */
 import { assert } from "@std/assert";
-import { fileURLToPath } from "node:url";
 import { RandomStream } from "../../core/base/random.ts";
 import { GREEDY } from "../../core/base/sampling.ts";
 import { complete, type CompletionRequest } from "../../core/session/stream.ts";
@@ -15,9 +14,10 @@ import {
   tryDocuments,
   tryTexts,
 } from "../schema_fuzzing/try.ts";
+import { FIXTURES } from "../fixtures.ts";
 
 /** Of random weights. */
-const MODEL = fileURLToPath(new URL("../../fixtures/models/tiny-qwen2", import.meta.url));
+const MODEL = `${FIXTURES}models/tiny-qwen2`;
 
 const RANDOM = Array.from({ length: 400 }, (_, seed) => randomSchema(new Dice(seed)));
 const APIS = apiSchemas();

@@ -154,9 +154,7 @@ const BOMBS: readonly object[] = [
 const SLOW: readonly object[] = [
   { type: "string", pattern: "a.{1000}" },
   { type: "string", pattern: "^((([a-z ]{1,8}){1,8}){1,8})$" },
-  {
-    anyOf: Array.from({ length: 900 }, (_, i) => ({ type: "string", pattern: `a.{${i}}b` })),
-  },
+  { anyOf: Array.from({ length: 900 }, (_, i) => ({ type: "string", pattern: `a.{${i}}b` })) },
   { type: "object", properties: propertiesOf(990) },
 ];
 

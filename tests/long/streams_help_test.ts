@@ -3,12 +3,12 @@
  * two streams reach a lower loss than one with a prefix. Only this order is held, with a margin: no
  * law in P follows from a minute of training, and exact match does not follow within it.
  */
-import { fileURLToPath } from "node:url";
 import { assert } from "@std/assert";
 import { ARMS, trainArguments } from "../../docs/studies/word-problems/study.ts";
 import { writeWordProblems } from "../../fixtures/word_problems/write.ts";
 import { runParscale } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
+import { FIXTURES } from "../fixtures.ts";
 
 const STEPS = 20;
 
@@ -21,7 +21,7 @@ Deno.test("two streams learn more than one with a prefix", () =>
     const held = `${scratch}/held.jsonl`;
     Deno.writeTextFileSync(held, known.join("\n"));
     const options = {
-      model: fileURLToPath(new URL("../../fixtures/models/word-problems", import.meta.url)),
+      model: `${FIXTURES}models/word-problems`,
       data,
       runs: scratch,
       steps: STEPS,

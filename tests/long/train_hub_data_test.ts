@@ -156,10 +156,7 @@ Deno.test("documented lines for corpora of the hub plan a run", () =>
     assertEquals(lines.length, 4);
     const code = (key: string) =>
       gzip(jsonLines(
-        ...texts(40).map(({ text }) => ({
-          [key]: text,
-          metadata: { language: "Python" },
-        })),
+        ...texts(40).map(({ text }) => ({ [key]: text, metadata: { language: "Python" } })),
       ));
     const [text, content] = await Promise.all([code("text"), code("content")]);
     const corpora = lines.map((line): StandInRepository => {

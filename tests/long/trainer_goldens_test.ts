@@ -7,7 +7,7 @@ import { openTfjsInJavaScript } from "../device/devices.ts";
 import { takesGolden } from "../device/goldens.ts";
 import { testGoldenRuns } from "../device/train/golden_runs.ts";
 
-await testGoldenRuns(
+testGoldenRuns(
   [
     { name: "reference in f32", device: new ReferenceDevice("f32") },
     { name: "tfjs in JavaScript", device: await openTfjsInJavaScript() },

@@ -53,10 +53,7 @@ Deno.test({
       const headings = await page.evaluate(
         `[...document.querySelectorAll("h2")].map((heading) => heading.textContent)`,
       );
-      assertEquals(headings.slice(0, 4), [
-        ...["Text 0", "Text 1"],
-        ...["Streams", "Texts"],
-      ]);
+      assertEquals(headings.slice(0, 4), [...["Text 0", "Text 1"], ...["Streams", "Texts"]]);
       assert(headings[4].startsWith("Diversity: rho "));
       const light = await page.screenshot();
       assert(light.length > 5000, "the picture is not empty");

@@ -14,6 +14,7 @@ import {
 import { runCommand, runParscale, runProcess, runShell } from "../cli/run.ts";
 import { cellOf, COMMANDS, runCommands } from "../gpu/commands.ts";
 import { withScratch } from "../scratch.ts";
+import { FIXTURES } from "../fixtures.ts";
 
 const ignore = !await hasWebGpu();
 
@@ -130,8 +131,8 @@ Deno.test({
   ignore,
   fn: () =>
     withScratch(async (cwd) => {
-      const model = fileURLToPath(new URL("../../fixtures/models/python-p1", import.meta.url));
-      const data = fileURLToPath(new URL("../../fixtures/demo/held_out.jsonl", import.meta.url));
+      const model = `${FIXTURES}models/python-p1`;
+      const data = `${FIXTURES}demo/held_out.jsonl`;
       const line = `train --model ${model} --data ${data} --seq-len 16384 --context 16384`;
       const size = "--batch 64 --micro-batch 64 --steps 1 --device webgpu --out run -q";
       const found = await runParscale(`${line} ${size}`, { cwd });

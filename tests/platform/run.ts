@@ -6,7 +6,7 @@
  * and for arm64 Debian's qemu-user or qemu-user-static, version 8.1 or later. The first run fetches
  * 0.3 to 1 GB of Debian packages and deno's npm package into PARSCALE_PLATFORM_ROOTS (/var/tmp).
  */
-import { fileURLToPath } from "node:url";
+import { ROOT } from "../fixtures.ts";
 
 interface Target {
   /** Debian's name of the architecture of the root. */
@@ -95,7 +95,7 @@ async function shell(script: string, args: readonly string[]): Promise<void> {
 
 /** Runs one test file or folder; returns the runner's summary, and its output where it failed. */
 async function test(root: string, target: Target, path: string): Promise<[string, string?]> {
-  const project = fileURLToPath(new URL("../../", import.meta.url));
+  const project = ROOT;
   const command = [...target.start, "test", "-A", "--no-check", path];
   const { success, stdout, stderr } = await new Deno.Command("unshare", {
     args: ["--mount", "sh", "-c", ENTER, "sh", root, project, JSON.stringify(PROGRAM), ...command],

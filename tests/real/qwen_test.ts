@@ -1,6 +1,5 @@
 /** Qwen2.5-Coder-0.5B beside transformers, and what its users do with it. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { fileURLToPath } from "node:url";
 import OpenAI from "npm:openai@6.49.0";
 import { openModel } from "../../mod.ts";
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
@@ -9,8 +8,7 @@ import { documentOf, jsonLines, names, parseLines, rowsOf, succeed } from "../cl
 import { TestServer } from "../cli/serve_testing.ts";
 import { withScratch } from "../scratch.ts";
 import { QUESTION, qwenTest, TEXTS } from "./model.ts";
-
-const FIXTURES = fileURLToPath(new URL("../../fixtures/", import.meta.url));
+import { FIXTURES, readFixture } from "../fixtures.ts";
 
 /** Results of transformers on the file's weights in f32. */
 interface Reference {
@@ -37,9 +35,7 @@ interface Reference {
   };
 }
 
-const REFERENCE: Reference = JSON.parse(
-  Deno.readTextFileSync(`${FIXTURES}golden/qwen2.5-coder-0.5b/reference.json`),
-);
+const REFERENCE: Reference = readFixture("golden/qwen2.5-coder-0.5b/reference.json");
 
 /** Largest difference of a log-probability; both compute in f32. Measured: 5e-5. */
 const LOGPROB_TOLERANCE = 2e-4;

@@ -1,13 +1,11 @@
 /** The tour of README.md, on the model that it names for machines without the hub. */
 import { assert, assertEquals } from "@std/assert";
-import { fileURLToPath } from "node:url";
 import { runShellOnTerminal } from "../cli/terminal.ts";
 import { TestServer } from "../cli/serve_testing.ts";
 import { linkSync } from "../links.ts";
 import { withScratch } from "../scratch.ts";
+import { ROOT } from "../fixtures.ts";
 import { realTest } from "./model.ts";
-
-const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Time without a word after which people ask whether a program still runs. */
 const SILENCE_MS = 2000;

@@ -85,11 +85,7 @@ async function runsModelWrittenCode(bundle: Bundle): Promise<void> {
   await Deno.writeTextFile(samples, jsonLines({ task_id: "HumanEval/53", solution }));
   const data = `${ROOT}fixtures/eval/data`;
   const score = ["eval", "--tasks", "humaneval", "--data", data, "--ids", "53", "--score", samples];
-  const { code, stdout, stderr } = await bundle.run([
-    ...score,
-    "--allow-code-execution",
-    "--json",
-  ]);
+  const { code, stdout, stderr } = await bundle.run([...score, "--allow-code-execution", "--json"]);
   assertMatch(stderr, /^running programs in the (pyodide|bwrap) sandbox, Python 3\.11\.\d+$/m);
   assertEquals(code, 0);
   const [{ metrics, sandbox }] = JSON.parse(stdout).results.tasks;

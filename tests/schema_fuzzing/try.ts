@@ -1,5 +1,4 @@
 /** Random walks through the masks of schemas, and documents along them, all of which `ajv` checks. */
-import { fileURLToPath } from "node:url";
 import { Ajv2020 } from "npm:ajv@8.20.0/dist/2020.js";
 import { DataError } from "../../core/base/errors.ts";
 import { parseExactJson } from "../../core/base/exact_json.ts";
@@ -16,8 +15,9 @@ import { droppedNote, readTools, toolFormatOf, toolGrammar } from "../../core/se
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { randomDocument } from "./documents.ts";
 import type { Dice, Schema } from "./schemas.ts";
+import { FIXTURES } from "../fixtures.ts";
 
-const MODEL = fileURLToPath(new URL("../../fixtures/models/tiny-qwen2", import.meta.url));
+const MODEL = `${FIXTURES}models/tiny-qwen2`;
 
 const tokenizer = await openTokenizer(MODEL);
 const END = tokenizer.vocabSize;

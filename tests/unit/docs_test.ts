@@ -4,7 +4,8 @@ import { commands } from "../../cli/commands/mod.ts";
 import { loadAll } from "../../cli/framework/command.ts";
 import { commonFlags } from "../../cli/framework/common.ts";
 import { EXIT_CODES } from "../../cli/output/exit_codes.ts";
-import { DOCS, PAGES, read, ROOT } from "./pages.ts";
+import { DOCS, PAGES, read } from "./pages.ts";
+import { ROOT } from "../fixtures.ts";
 
 function exists(path: string): boolean {
   try {

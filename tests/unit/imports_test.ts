@@ -1,8 +1,6 @@
 /** Rules of the codebase that a program can check: which module may import which. */
-import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
-
-const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+import { ROOT } from "../fixtures.ts";
 
 /** Allowed directions. A module may always import itself. */
 const ALLOWED: Readonly<Record<string, string>> = {

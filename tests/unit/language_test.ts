@@ -1,8 +1,6 @@
 /** Phrases that the project does not use: set pieces, riddles, and home-made words for standard terms. */
-import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
-
-const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+import { ROOT } from "../fixtures.ts";
 
 /** Words and phrases for which the field has another word. */
 const PHRASES: readonly RegExp[] = [

@@ -1,8 +1,5 @@
 /** The documents that tests of their text read. */
-import { fileURLToPath } from "node:url";
-
-/** Folder of the project. */
-export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+import { ROOT } from "../fixtures.ts";
 
 /** Text of a file of the project. */
 export const read = (path: string): string => Deno.readTextFileSync(ROOT + path);

@@ -247,8 +247,5 @@ test("a kernel that faults is named by its op, and a close that fails then does 
   const change = withKernel("forward/rope.cu", 0, "b * c + a * s", nowhere);
   const last = (await stagesOf(() => change(machine))).stages.at(-1)!;
   assertEquals([last.stage, last.ok], ["kernels in f32", false]);
-  assertMatch(
-    last.found,
-    /^op rotate_and_write of f32\[.*: Cannot run kernel rope_.* no memory$/,
-  );
+  assertMatch(last.found, /^op rotate_and_write of f32\[.*: Cannot run kernel rope_.* no memory$/);
 });

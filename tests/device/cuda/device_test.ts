@@ -57,7 +57,7 @@ testIf(CUDA)("bf16: a model with delta nets is refused, and how it runs is said"
 for (const name of GOLDEN_NAMES.filter((name) => !name.startsWith("qwen35"))) {
   const test = testIf(CUDA && takesGolden(CUDA, name));
   test(`bf16: logits and gradients of ${name} stay near those in f32`, async () => {
-    const ids = (await readExpected(name)).cases.single!.ids[0]!;
+    const ids = readExpected(name).cases.single!.ids[0]!;
     const { config, tensors } = await openCheckpoint(modelFolder(name));
     const logits = async (device: CudaDevice) =>
       await logitsOf(new Engine(device, config, tensors), [ids]);
@@ -181,7 +181,7 @@ testIf(CUDA)(
     const device = openTestCuda("bf16");
     const engine = await openGolden("qwen2-p2-untied-bf16", device);
     assertEquals([...engine.createCache(1, 8).tensors.values()][0]!.dtype, "bf16");
-    const { prompts } = (await readExpected("qwen2-p2-untied-bf16")).greedy;
+    const { prompts } = readExpected("qwen2-p2-untied-bf16").greedy;
     const requests = prompts.slice(0, 3).map((tokens) => request(tokens, { maxTokens: 12 }));
     assertEquals(await tokensOf(engine, requests, 3), await tokensOf(engine, requests, 1));
     device.close();

@@ -42,7 +42,7 @@ testIf(CUDA)(
 
 for (const shards of [true, false]) {
   test(`two emulated cuda devices follow the golden run, ${shards ? "sharded" : "replicated"}`, async () => {
-    const { train } = await readExpected(NAME);
+    const { train } = readExpected(NAME);
     const run = train!.find(({ mode, repeat }) => mode === "full" && repeat === 1)!;
     const [rows, tokens] = [run.batches[0]!.length, run.batches[0]![0]!.length];
     assertEquals(rows % WORLD, 0);

@@ -2,7 +2,6 @@
  * Requests that exceed the model's context score and continue as in lm-evaluation-harness: choices,
  * whole texts in windows, and greedy answers.
  */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { RequestEncoder } from "../../../core/eval/harness/encode.ts";
@@ -17,10 +16,10 @@ import type { Session } from "../../../core/session/session.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { devices } from "../devices.ts";
 import { request, scoresOf, tokensOf } from "../engines.ts";
+import { FIXTURES, readFixture } from "../../fixtures.ts";
 
-const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const MODEL = `${FIXTURES}models/tiny-qwen2`;
-const GOLDEN = JSON.parse(Deno.readTextFileSync(`${FIXTURES}golden/eval/context_reached.json`));
+const GOLDEN = readFixture("golden/eval/context_reached.json");
 
 const tokenizer = await openTokenizer(MODEL);
 const { config, tensors } = await openCheckpoint(MODEL);

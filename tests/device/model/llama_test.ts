@@ -14,10 +14,9 @@ import { devices, reference } from "../devices.ts";
 import { logitsOf, request, tokensOf } from "../engines.ts";
 import { maxDifference, modelFolder, openGolden } from "../goldens.ts";
 import { withScratch } from "../../scratch.ts";
+import { readFixture } from "../../fixtures.ts";
 
-const GOLDEN = JSON.parse(
-  Deno.readTextFileSync(new URL("../../../fixtures/golden/llama.json", import.meta.url)),
-);
+const GOLDEN = readFixture("golden/llama.json");
 const LLAMA3 = "llama-p1-llama3-tied-f32", BIASED = "llama-p1-untied-bias-f32";
 const NAMES = Object.keys(GOLDEN.models);
 

@@ -56,7 +56,7 @@ for (const name of GOLDEN_NAMES) {
     for (const mode of ["full", "peft"] as const) {
       Deno.test(`${deviceName} computes the ${mode} gradients of ${name}`, async () => {
         const { config, tensors } = await openCheckpoint(modelFolder(name));
-        const { gradients } = await readExpected(name);
+        const { gradients } = readExpected(name);
         const expected = gradients[mode];
         if (!expected) return assertEquals(config.streams, 1);
         const data = inputsOf(gradients.ids, gradients.labels);
@@ -109,7 +109,7 @@ const onEach = devices.flatMap((device) => [
 
 for (const { name: deviceName, device, model, config, tensors } of onEach) {
   Deno.test(`${deviceName}: recomputed activations give the same gradients of ${model} bit for bit`, async () => {
-    const { gradients: { ids, labels } } = await readExpected(model);
+    const { gradients: { ids, labels } } = readExpected(model);
     const loss = buildLoss(config, { batch: ids.length, tokens: ids[0]!.length });
     const by = names(config, "full");
     const results = await Promise.all([false, true].map(async (recompute) => {

@@ -144,7 +144,7 @@ export function testForward(name: string, [label, open]: Opener): void {
   Deno.test(`${name} on ${label}: logits and aggregation weights`, async () => {
     const engine = await openGolden(name, open());
     const expected = await readExpectedTensors(name);
-    const { cases } = await readExpected(name);
+    const { cases } = readExpected(name);
     for (const key of ["single", "pair", "token"]) {
       const { ids } = cases[key]!;
       const outputs = await pass(engine, ids);
@@ -161,7 +161,7 @@ export function testForward(name: string, [label, open]: Opener): void {
     Deno.test(`${name} on ${label}: a text of several chunks`, async () => {
       const engine = await openGolden(name, open());
       const expected = await readExpectedTensors(name);
-      const outputs = await pass(engine, (await readExpected(name)).cases.long!.ids);
+      const outputs = await pass(engine, readExpected(name).cases.long!.ids);
       const logits = expected.get("long.logits")!;
       const last = outputs.get("logits")!.slice(-logits.length);
       assertClose(last, logits, TOLERANCE.logits, "logits of the last tokens");
@@ -173,7 +173,7 @@ export function testForward(name: string, [label, open]: Opener): void {
   Deno.test(`${name} on ${label}: rows of different length in one batch`, async () => {
     const engine = await openGolden(name, open());
     const expected = (await readExpectedTensors(name)).get("padded.logits")!;
-    const { ids, left_padding: padding } = (await readExpected(name)).cases.padded!;
+    const { ids, left_padding: padding } = readExpected(name).cases.padded!;
     const T = ids[0]!.length;
     const V = engine.config.vocabSize;
     // The golden pads on the left; a row here starts at slot 0 and is padded on the right.
@@ -189,7 +189,7 @@ export function testForward(name: string, [label, open]: Opener): void {
   Deno.test(`${name} on ${label}: residual stream after every layer`, async () => {
     const engine = await openGolden(name, open());
     const expected = await readExpectedTensors(name);
-    const ids = (await readExpected(name)).cases.single!.ids[0]!.slice(0, 6);
+    const ids = readExpected(name).cases.single!.ids[0]!.slice(0, 6);
     const outputs = await pass(engine, [ids], {}, { head: "logits", trace: true });
     const traces = [...expected.keys()].filter((key) => key.startsWith("trace."));
     assert(traces.length >= engine.config.numHiddenLayers + 2);
@@ -205,7 +205,7 @@ export function testGeneration(name: string, [label, open]: Opener): void {
   Deno.test(`${name} on ${label}: losses`, async () => {
     const engine = await openGolden(name, open());
     const expected = await readExpectedTensors(name);
-    const { cases } = await readExpected(name);
+    const { cases } = readExpected(name);
     for (const key of ["single", "pair"]) {
       const requests = cases[key]!.ids.map((tokens) => ({ tokens, from: 1 }));
       const scores = await scoreBatch(engine, requests);
@@ -220,7 +220,7 @@ export function testGeneration(name: string, [label, open]: Opener): void {
   Deno.test(`${name} on ${label}: greedy decoding, alone and side by side`, async () => {
     const device = open();
     const engine = await openGolden(name, device);
-    const { greedy } = await readExpected(name);
+    const { greedy } = readExpected(name);
     const { eos, prompt, output } = greedy.with_eos;
     const requests = greedy.prompts.map((tokens) => request(tokens, { maxTokens: 32 }));
     requests.push(request(prompt, { maxTokens: 32, eosTokenIds: [eos] }));
@@ -235,7 +235,7 @@ export function testGeneration(name: string, [label, open]: Opener): void {
 
   Deno.test(`${name} on ${label}: beam search`, async () => {
     const engine = await openGolden(name, open());
-    for (const search of (await readExpected(name)).beam ?? []) {
+    for (const search of readExpected(name).beam ?? []) {
       const results = await beamSearch(engine, search.prompt, {
         beams: search.beams,
         maxTokens: search.max_new_tokens,

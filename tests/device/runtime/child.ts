@@ -1,7 +1,7 @@
 /** Processes of their own, for what tests that share one process cannot see: folders, memory. */
-import { fileURLToPath } from "node:url";
 import { assert } from "@std/assert";
 import { environment } from "../../cli/run.ts";
+import { ROOT } from "../../fixtures.ts";
 
 /** A module of the project as a quoted specifier. */
 export function moduleAt(path: string): string {
@@ -26,7 +26,7 @@ export async function runChild(
   code: string,
   env: Readonly<Record<string, string>> = {},
 ): Promise<string> {
-  const config = fileURLToPath(new URL("../../../deno.json", import.meta.url));
+  const config = `${ROOT}deno.json`;
   const { stdout, stderr, success } = await new Deno.Command(Deno.execPath(), {
     args: ["eval", "--config", config, "--ext=ts", "--no-check", code],
     env: { ...environment(), ...env },

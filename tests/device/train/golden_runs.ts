@@ -121,12 +121,12 @@ export async function assertStep(trainer: Trainer, run: ExpectedRun, i: number):
 }
 
 /** Repeats every golden run on the devices for which `takes` holds: losses, gradient norms, weights. */
-export async function testGoldenRuns(
+export function testGoldenRuns(
   devices: readonly NamedDevice[],
   takes: (device: string, model: string, run: string) => boolean,
-): Promise<void> {
+): void {
   for (const name of GOLDEN_NAMES) {
-    const { train } = await readExpected(name);
+    const { train } = readExpected(name);
     for (const run of train ?? []) {
       for (const { name: deviceName, device } of devices) {
         if (!takes(deviceName, name, run.run)) continue;

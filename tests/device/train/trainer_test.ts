@@ -12,7 +12,7 @@ import {
 } from "./golden_runs.ts";
 
 /** Runs that repeat one batch are slow; those of devices in JavaScript are in tests/long. */
-await testGoldenRuns(devices, (device, model, run) => {
+testGoldenRuns(devices, (device, model, run) => {
   if (device.startsWith("cpu")) return takesGolden(device, model);
   return device.startsWith("cuda") && run !== "same_batch" && takesGolden(device, model);
 });

@@ -1,5 +1,4 @@
 /** Protects the cost model: the official script's numbers, the corrected ones, the headline, speed. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { type CostQuestion, countShape, meanCost } from "../../../core/analysis/cost.ts";
 import { exactCost } from "../../../core/analysis/cost_exact.ts";
@@ -14,9 +13,9 @@ import {
 } from "../../../core/analysis/devices.ts";
 import { parseConfig } from "../../../core/checkpoint/config.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
+import { FIXTURES, readFixture } from "../../fixtures.ts";
 
-const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
-const GOLDEN = JSON.parse(Deno.readTextFileSync(`${FIXTURES}analysis/cost.json`));
+const GOLDEN = readFixture("analysis/cost.json");
 /** 16 bits for everything. */
 const HALF_PRECISION = { weight: 2, activation: 2, cache: 2 };
 /** Rates that the script always uses. */

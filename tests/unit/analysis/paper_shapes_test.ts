@@ -27,10 +27,7 @@ Deno.test("the six shapes with 1, 2, 4 and 8 streams have the 24 counts of appen
       counted.push({ N, P });
     }
   }
-  assertEquals(
-    counted,
-    observations.map(({ N, P }: { N: number; P: number }) => ({ N, P })),
-  );
+  assertEquals(counted, observations.map(({ N, P }: { N: number; P: number }) => ({ N, P })));
   assertEquals(counted.length, 24);
 });
 

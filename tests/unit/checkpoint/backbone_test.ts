@@ -82,9 +82,7 @@ Deno.test("an adapter knows its backbone; it is only compared on request", () =>
   withScratch(async (folder) => {
     const adapter = `${folder}/adapter`, other = `${folder}/other`;
     const model = `${MODELS}/qwen2-p1-tied-f32`;
-    await convert(
-      await planConversion({ model, out: adapter, streams: 2, introducedOnly: true }),
-    );
+    await convert(await planConversion({ model, out: adapter, streams: 2, introducedOnly: true }));
     await checkAdapterBackbone(await openCheckpoint(model));
     await checkAdapterBackbone(await openCheckpoint(model, { adapter }));
     const deeper = `${MODELS}/qwen2-p1-untied-bf16`;

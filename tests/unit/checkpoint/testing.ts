@@ -1,14 +1,14 @@
 /** Shared by the checkpoint tests: scratch folders, altered configs, hand-made weight files. */
-import { fileURLToPath } from "node:url";
 import { parseConfig } from "../../../core/checkpoint/config.ts";
 import { encodeHeader } from "../../../core/checkpoint/safetensors.ts";
 import { ParscaleError } from "../../../core/base/errors.ts";
 import { elementCount, parameterSpecs } from "../../../core/model/parameters.ts";
+import { FIXTURES } from "../../fixtures.ts";
 
 export { withScratch } from "../../scratch.ts";
 
 /** Folder of the small models. */
-export const MODELS = fileURLToPath(new URL("../../../fixtures/models", import.meta.url));
+export const MODELS = `${FIXTURES}models`;
 
 /** The seven small Qwen models without rotary scaling. */
 export const MODEL_NAMES = [...Deno.readDirSync(MODELS)].map((entry) => entry.name)

@@ -40,10 +40,7 @@ const LINES: readonly (readonly [line: string, ...messages: string[]])[] = [
   ["--params all --what decode x", "`--params all` needs `--what train`"],
   ["--params all --what decode,train x"], // one value of a list is enough
   ["--rows 8 --folder f"], // a flag at its default is not set
-  [
-    "--beams 4 --temperature 1 --folder f",
-    "`--beams 4` cannot be combined with `--temperature`",
-  ],
+  ["--beams 4 --temperature 1 --folder f", "`--beams 4` cannot be combined with `--temperature`"],
   ["--beams 4 x", "`--beams 4` cannot be combined with FILE"],
   ["--beams 1 --temperature 1 --folder f"],
   ["--temperature 1", "`try` needs `--folder`, `--mode train` or FILE"],

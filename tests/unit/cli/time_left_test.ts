@@ -1,6 +1,7 @@
 /** Time left against what came, on recorded runs of `eval` and `train`: times of a processor, as the machine was shared. */
 import { assert, assertEquals } from "@std/assert";
 import { AnswerWork, Rate, type Work } from "../../../cli/output/time_left.ts";
+import { readFixture } from "../../fixtures.ts";
 
 interface Recording {
   /** Milliseconds since the start, answer, tokens so far, and 1 where it ended. */
@@ -10,9 +11,7 @@ interface Recording {
   readonly steps: readonly number[];
 }
 
-const { answers, steps }: Recording = JSON.parse(
-  await Deno.readTextFile(new URL("../../../fixtures/golden/time_left.json", import.meta.url)),
-);
+const { answers, steps }: Recording = readFixture("golden/time_left.json");
 
 /** Requires that over the second half the time left is within a third of what came, and a second. */
 function assertTold(reports: readonly (readonly [ms: number, work: Work])[]): void {

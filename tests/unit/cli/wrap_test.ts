@@ -75,11 +75,7 @@ Deno.test("commands stay whole where they fit a line of their own", () => {
   const command = "`parscale train --resume --out run`";
   assertEquals(
     wrapLines(`hint: continue with ${command}, or not`, 40),
-    [
-      "hint: continue with",
-      `${command}, or`,
-      "not",
-    ].join("\n"),
+    ["hint: continue with", `${command}, or`, "not"].join("\n"),
   );
   assertEquals(
     wrapLines(`  see ${command} (\`a b\`).`, 36),

@@ -126,10 +126,7 @@ Deno.test("damaged folders: truncated, changed, of another version or another ki
       [/is truncated: it ends at byte \d+, and the file has \d+/, () => {
         Deno.truncateSync(weights, Deno.statSync(weights).size - 100);
       }],
-      [
-        /has quantized weights of version 2, expected 1/,
-        () => changeConfig(out, { version: 2 }),
-      ],
+      [/has quantized weights of version 2, expected 1/, () => changeConfig(out, { version: 2 })],
       [/bits in/, () => changeConfig(out, { bits: 3 })],
       [/must be a power of two/, () => changeConfig(out, { block_size: 48 })],
       [/must be 64 hexadecimal digits/, () => changeConfig(out, { source_sha256: "ab" })],

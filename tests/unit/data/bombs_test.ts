@@ -1,5 +1,4 @@
 /** A small file that unpacks to gigabytes is refused while it is read, whatever the format. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Buffer } from "node:buffer";
 import { gzipSync, zstdCompressSync } from "node:zlib";
@@ -8,6 +7,7 @@ import { readDocuments } from "../../../core/data/read.ts";
 import { environment } from "../../cli/run.ts";
 import { withScratch } from "../../scratch.ts";
 import { captureIo } from "../cli/capture_io.ts";
+import { ROOT } from "../../fixtures.ts";
 
 /** The longest line there may be. */
 const LIMIT = 32 << 20;
@@ -43,7 +43,7 @@ async function readIn(path: string, viaStdin: boolean): Promise<{ text: string; 
     }
     const [, peak] = /VmHWM:\\s+(\\d+)/.exec(Deno.readTextFileSync("/proc/self/status"));
     console.log(JSON.stringify({ text, peak: Number(peak) / 1e3 }));`;
-  const config = fileURLToPath(new URL("../../../deno.json", import.meta.url));
+  const config = `${ROOT}deno.json`;
   const child = new Deno.Command(Deno.execPath(), {
     args: ["eval", "--node-modules-dir=manual", "--config", config, "--ext=ts", program],
     env: environment(),
@@ -80,9 +80,7 @@ Deno.test("compressed bombs are refused while they are read, below 500 MB of mem
 
 Deno.test(
   "many small gzip members or Zstandard frames are one text, read in bounded memory and time",
-  {
-    ignore: Deno.build.os !== "linux",
-  },
+  { ignore: Deno.build.os !== "linux" },
   () =>
     withScratch(async (folder) => {
       const row = new TextEncoder().encode('{"text":"fine"}\n');

@@ -215,10 +215,7 @@ Deno.test("threads get conversations with the numbers and keys that they were wr
       `{{ mood }}${template.replace("{{ mood }}", "")}`,
     );
     const templateVariables = '{"mood": 1.0}';
-    using moody = new EncodePool(
-      { tokenizerFolder: folder, templateVariables },
-      2,
-    );
+    using moody = new EncodePool({ tokenizerFolder: folder, templateVariables }, 2);
     const own = await moody.encode([document], "a.jsonl");
     moody.start();
     assertEquals(await moody.encode([document], "a.jsonl"), own);

@@ -1,5 +1,4 @@
 /** Published files of benchmarks: the table, what readers make of them, and releases. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { createHash } from "node:crypto";
 import { DataError } from "../../../core/base/errors.ts";
@@ -11,8 +10,9 @@ import { PUBLISHED, type PublishedData } from "../../../core/eval/tasks/publishe
 import { HubClient } from "../../../core/hub/client.ts";
 import { withScratch } from "../../scratch.ts";
 import { serveBytes } from "../../cli/stand_in_hub.ts";
+import { FIXTURES } from "../../fixtures.ts";
 
-const EVAL = fileURLToPath(new URL("../../../fixtures/eval/", import.meta.url));
+const EVAL = `${FIXTURES}eval/`;
 
 const fetchedFile = (local: string): FetchedFile => ({
   local,

@@ -1,5 +1,4 @@
 /** Prompts, continuations, stops and token pairs equal those of lm-evaluation-harness, exactly. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { createHash } from "node:crypto";
 import { UsageError } from "../../../core/base/errors.ts";
@@ -25,9 +24,8 @@ import { taskOf } from "../../../core/eval/tasks/mod.ts";
 import { type ChatMessage, renderPrompt } from "../../../core/tokenizer/chat.ts";
 import { encodePair } from "../../../core/tokenizer/pair.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import { fixtureRows } from "../../fixture_rows.ts";
+import { fixtureRows, FIXTURES } from "../../fixtures.ts";
 
-const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const DATA = `${FIXTURES}eval/data`;
 
 const GOLDEN = `${FIXTURES}golden/eval/`;

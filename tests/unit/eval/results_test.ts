@@ -14,7 +14,7 @@ import { paperTables } from "../../../core/eval/tasks/paper_tables.ts";
 import { codeMetrics, passAtK } from "../../../core/eval/tasks/code.ts";
 import { choiceQuestion } from "../../../core/eval/harness/task.ts";
 import { taskOf } from "../../../core/eval/tasks/mod.ts";
-import { fixtureRows } from "../../fixture_rows.ts";
+import { fixtureRows } from "../../fixtures.ts";
 
 const REACHED = new URL("../../../fixtures/golden/eval/context_reached.json", import.meta.url);
 

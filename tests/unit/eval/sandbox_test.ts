@@ -40,9 +40,7 @@ Deno.test("an incomplete or forged reference is neither used nor written", () =>
 Deno.test("a kept reference with fewer results than inputs is not read", () =>
   withScratch(async (folder) => {
     await new References(answering(["=38", "=69", "=100"]), "3.11", folder).of(PROBLEM);
-    const [{ name }] = await Array.fromAsync(Deno.readDir(`${folder}/expected`)) as [
-      Deno.DirEntry,
-    ];
+    const [{ name }] = await Array.fromAsync(Deno.readDir(`${folder}/expected`)) as [Deno.DirEntry];
     const poisoned = JSON.stringify({ calls: null, texts: [], seconds: [] });
     const { gzipSync } = await import("node:zlib");
     await Deno.writeFile(`${folder}/expected/${name}`, gzipSync(poisoned));

@@ -1,5 +1,4 @@
 /** Scores and greedy texts of benchmark rows equal those of lm-evaluation-harness. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { readTaskData } from "../../../core/eval/harness/data_folder.ts";
@@ -18,9 +17,8 @@ import { type ChatMessage, renderChat } from "../../../core/tokenizer/chat.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { request, scoresOf, tokensOf } from "../../device/engines.ts";
 import { openGolden } from "../../device/goldens.ts";
-import { fixtureRows } from "../../fixture_rows.ts";
+import { fixtureRows, FIXTURES } from "../../fixtures.ts";
 
-const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const MODEL = `${FIXTURES}models/tiny-qwen2`;
 
 const golden = (name: string) => fixtureRows(`golden/eval/requests_${name}.jsonl`);

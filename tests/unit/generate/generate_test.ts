@@ -37,7 +37,7 @@ Deno.test("requests that cannot be run fail alone", async () => {
 });
 
 Deno.test("reasons: an end token ends and is kept, a stop ends, the limit ends", async () => {
-  const { prompt: tokens, output, eos } = (await readExpected(MODEL)).greedy.with_eos;
+  const { prompt: tokens, output, eos } = readExpected(MODEL).greedy.with_eos;
   const free = { maxTokens: output.length };
   const [ended, stopped, limited, both] = await collect([
     request(tokens, { ...free, eosTokenIds: [eos] }),

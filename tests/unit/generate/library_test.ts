@@ -1,5 +1,4 @@
 /** The library that `mod.ts` is when it is imported. */
-import { fileURLToPath } from "node:url";
 import {
   assert,
   assertEquals,
@@ -11,12 +10,11 @@ import { DataError } from "../../../core/base/errors.ts";
 import * as models from "../../cli/models.ts";
 import { withScratch } from "../../scratch.ts";
 import { openModel, run, type Session, UsageError } from "../../../mod.ts";
+import { FIXTURES } from "../../fixtures.ts";
 
-const MODEL = fileURLToPath(new URL("../../../fixtures/models/word-problems", import.meta.url));
+const MODEL = `${FIXTURES}models/word-problems`;
 const { PLAIN_MODEL } = models;
-const CHAT_MODEL = fileURLToPath(
-  new URL("../../../fixtures/models/llama-p1-llama3-tied-f32", import.meta.url),
-);
+const CHAT_MODEL = `${FIXTURES}models/llama-p1-llama3-tied-f32`;
 const PROMPT =
   "Question: Cosima works 7 hours and earns 24 dollars each hour. Cosima spends 4 dollars on a " +
   "shirt. How many dollars does Cosima have?\nAnswer:";

@@ -1,5 +1,4 @@
 /** The thread of grammars: order of its questions, those that are dropped, and its masks. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
 import { GrammarEngine } from "../../../core/grammar/engine.ts";
@@ -9,8 +8,9 @@ import { tokenBytes } from "../../../core/grammar/token_bytes.ts";
 import { MASK_WORK, TokenMasks } from "../../../core/grammar/token_masks.ts";
 import { schemaGrammar } from "../../../core/grammar/schema.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { FIXTURES } from "../../fixtures.ts";
 
-const directory = fileURLToPath(new URL("../../../fixtures/models/tiny-qwen2", import.meta.url));
+const directory = `${FIXTURES}models/tiny-qwen2`;
 const tokenizer = await openTokenizer(directory);
 const vocabSize = tokenizer.vocabSize + 12, END = tokenizer.vocabSize - 1;
 

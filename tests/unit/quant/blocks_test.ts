@@ -4,9 +4,10 @@ import { BLOCKS, type BlockType, decodeBlocks } from "../../../core/quant/blocks
 import { formatOf } from "../../../core/quant/stored.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { dequantize, packing, type Quantized, repack, roomFor } from "../../../core/quant/codes.ts";
+import { readFixture } from "../../fixtures.ts";
 
-const GOLDEN: Readonly<Record<string, { blocks: string; values: string }>> = JSON.parse(
-  Deno.readTextFileSync(new URL("../../../fixtures/golden/gguf/blocks.json", import.meta.url)),
+const GOLDEN: Readonly<Record<string, { blocks: string; values: string }>> = readFixture(
+  "golden/gguf/blocks.json",
 );
 
 const WEIGHT = { dtype: "f32", path: "", offset: 0 } as const;
@@ -33,11 +34,7 @@ Deno.test("repacked codes stand for the same values, but for roundings of offset
   for (const type of Object.keys(GOLDEN) as BlockType[]) {
     const { blocks, values } = decoded(type);
     const shape = [blocks.length / BLOCKS[type].bytes, BLOCKS[type].elements];
-    const format = formatOf({
-      ...WEIGHT,
-      shape,
-      encoding: { type, byteLength: 0 },
-    })!;
+    const format = formatOf({ ...WEIGHT, shape, encoding: { type, byteLength: 0 } })!;
     const quantized = roomFor(shape, format), { rows, columns, bits } = packing(shape, format);
     repack(blocks, type, quantized);
     const repacked = dequantize(quantized, rows, columns, bits, format.block);

@@ -16,9 +16,7 @@ Deno.test("Macs with Intel processors have no engine, and the error says what to
     "ONNX Runtime has no library for Macs with Intel processors: only for linux-x86_64, " +
       "linux-aarch64, darwin-aarch64, windows-x86_64, windows-aarch64",
   );
-  assertEquals(error.hints, [
-    "pass `--device reference`, which is slow, or use another machine",
-  ]);
+  assertEquals(error.hints, ["pass `--device reference`, which is slow, or use another machine"]);
   const other = assertThrows(() => onnxRuntimePath("freebsd-x86_64"), EnvironmentError);
   assert(other.message.startsWith("ONNX Runtime has no library for freebsd-x86_64"));
 });

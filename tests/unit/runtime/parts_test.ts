@@ -1,5 +1,4 @@
 /** Models on several sessions, and their memory plans. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { differentiate } from "../../../core/graph/differentiate.ts";
 import { prepare } from "../../../core/graph/rewrite.ts";
@@ -14,8 +13,9 @@ import { lowers } from "../../../core/runtime/onnxruntime/lowering/lower.ts";
 import { CPU_TARGET } from "../../../core/runtime/onnxruntime/lowering/rules.ts";
 import { partsOf } from "../../../core/runtime/onnxruntime/session/chain.ts";
 import { shapeOf } from "../../gpu/shapes.ts";
+import { FIXTURES } from "../../fixtures.ts";
 
-const FOLDER = fileURLToPath(new URL("../../../fixtures/models/tiny-qwen2", import.meta.url));
+const FOLDER = `${FIXTURES}models/tiny-qwen2`;
 const CONFIG = shapeOf("0.5B", 4);
 
 function forward(tokens: number): Program {

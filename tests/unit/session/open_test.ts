@@ -1,5 +1,4 @@
 /** Protects what becomes of weights, and what is told of those that take much memory. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint, weightsOf } from "../../../core/checkpoint/open.ts";
 import { matrixBytes } from "../../../core/quant/codes.ts";
@@ -9,17 +8,15 @@ import { MemoryMap } from "../../../core/runtime/memory/memory_map.ts";
 import { openModel, type OpenOptions } from "../../../core/session/open.ts";
 import { writeGguf, writeTinyFolder } from "../../gguf_model.ts";
 import { withScratch } from "../../scratch.ts";
+import { FIXTURES } from "../../fixtures.ts";
 
-const MODEL = fileURLToPath(new URL("../../../fixtures/models/word-problems", import.meta.url));
+const MODEL = `${FIXTURES}models/word-problems`;
 
 /** Sizes of a Llama whose rows are whole blocks of every type. */
 const WIDE = { hidden_size: 256, intermediate_size: 256, head_dim: 64 };
 
 /** Warnings of opening a model with `freeMemory` bytes free. */
-async function warnings(
-  freeMemory: number,
-  quantize?: OpenOptions["quantize"],
-): Promise<string[]> {
+async function warnings(freeMemory: number, quantize?: OpenOptions["quantize"]): Promise<string[]> {
   const told: string[] = [], events = { onWarning: (text: string) => told.push(text) };
   using _model = await openModel(MODEL, { threads: 1, freeMemory, quantize, events });
   return told;
@@ -92,10 +89,7 @@ Deno.test("codes of a tied table are made once, to read rows of and to pack", ()
       const matrices = linearSpecs(model.config);
       assert(matrices.some(({ name }) => name === EMBEDDING));
       const format = { kind: "q8", block: 32 } as const;
-      assertEquals(
-        bytes,
-        matrices.reduce((sum, { shape }) => sum + matrixBytes(shape, format), 0),
-      );
+      assertEquals(bytes, matrices.reduce((sum, { shape }) => sum + matrixBytes(shape, format), 0));
     } finally {
       MemoryMap.allocate = allocate;
     }

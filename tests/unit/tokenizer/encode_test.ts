@@ -5,6 +5,7 @@ import { toNfc } from "../../../core/tokenizer/nfc.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { FIXTURE, fixtureJson, mixedText, openFiles, openLibrary, qwenJson } from "./testing.ts";
 import { HANG_MS } from "../../hang.ts";
+import { readFixture } from "../../fixtures.ts";
 
 interface Golden {
   readonly encode: readonly {
@@ -21,11 +22,7 @@ interface Golden {
   }[];
 }
 
-const GOLDEN: Golden = JSON.parse(
-  Deno.readTextFileSync(
-    new URL("../../../fixtures/golden/tokenizer/cases.json", import.meta.url),
-  ),
-);
+const GOLDEN: Golden = readFixture("golden/tokenizer/cases.json");
 
 function streamed(tokenizer: Tokenizer, ids: Iterable<number>, skipSpecial = false): string {
   const decoder = tokenizer.streamDecoder({ skipSpecial });

@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { RandomStream } from "../../../core/base/random.ts";
 import { NEWER, toNfc } from "../../../core/tokenizer/nfc.ts";
-import { fixtureRows } from "../../fixture_rows.ts";
+import { fixtureRows } from "../../fixtures.ts";
 
 Deno.test("marks and composites that came later stay as they are", () => {
   const rows: [string, string][] = fixtureRows("golden/tokenizer/nfc.jsonl");

@@ -1,13 +1,12 @@
 /** Context and continuation as lm-evaluation-harness splits them. */
-import { fileURLToPath } from "node:url";
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { DataError } from "../../../core/base/errors.ts";
 import { encodePair } from "../../../core/tokenizer/pair.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { EncodeOptions } from "../../../core/tokenizer/types.ts";
 import { FIXTURE, mixedText, openFiles } from "./testing.ts";
+import { FIXTURES } from "../../fixtures.ts";
 
-const FIXTURES = fileURLToPath(new URL("../../../fixtures/", import.meta.url));
 const START = 7;
 
 /** One token per character. */
@@ -50,12 +49,7 @@ Deno.test("a continuation that is kept whole has no blank that the tokenizer put
   const layouts = [
     { pre_tokenizer: { type: "Metaspace", replacement: "▁", prepend_scheme: "first" } },
     { pre_tokenizer: { type: "Metaspace", replacement: "▁", prepend_scheme: "always" } },
-    {
-      normalizer: {
-        type: "Sequence",
-        normalizers: [{ type: "Prepend", prepend: "▁" }, replace],
-      },
-    },
+    { normalizer: { type: "Sequence", normalizers: [{ type: "Prepend", prepend: "▁" }, replace] } },
   ];
   for (const layout of layouts) {
     const tokenizer = await openFiles({ "tokenizer.json": { ...layout, model, added_tokens: [] } });

@@ -71,8 +71,7 @@ const REFUSED = [
   "batch",
   "groupby",
   "string methods",
-]
-  .concat("string mult format", "round", "power");
+].concat("string mult format", "round", "power");
 
 Deno.test("templates of all kinds give the text of transformers, or are refused by name", async () => {
   const kinds = parseExactJson(await Deno.readTextFile(new URL("kinds.json", GOLDEN))) as Kind[];
@@ -257,10 +256,7 @@ Deno.test("a conversation that continues its last message ends inside it", async
   assertEquals(await textOrNull(() => say(null)), null);
   const keeps = { ...tokenizer, chatTemplate: template.replace("|trim", "") };
   const [message] = [{ role: "user", content: " a " }];
-  assertEquals(
-    await renderChat(keeps, [message], { continueFinalMessage: true }),
-    "<user> a ",
-  );
+  assertEquals(await renderChat(keeps, [message], { continueFinalMessage: true }), "<user> a ");
   assertEquals(
     await textOrNull(() =>
       renderChat(keeps, [message], { continueFinalMessage: true, addGenerationPrompt: true })

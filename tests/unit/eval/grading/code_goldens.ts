@@ -1,10 +1,8 @@
 /** Problems of HumanEval+ and MBPP+, and what EvalPlus says of them. */
-import { fileURLToPath } from "node:url";
 import type { Benchmark, CodeProblem } from "../../../../core/eval/grading/code/problems.ts";
 import { readProblems } from "../../../code_problems.ts";
-import { fixtureRows } from "../../../fixture_rows.ts";
+import { fixtureRows, FIXTURES } from "../../../fixtures.ts";
 
-const FIXTURES = fileURLToPath(new URL("../../../../fixtures/", import.meta.url));
 export const FILES: Readonly<Record<Benchmark, string>> = {
   humaneval: `${FIXTURES}eval/data/humaneval_plus/HumanEvalPlus.jsonl.gz`,
   mbpp: `${FIXTURES}eval/data/mbpp_plus/MbppPlus.jsonl.gz`,

@@ -98,10 +98,7 @@ Deno.test("values that the encoder does not write are wrong", async () => {
       .map((text): Question => ["right", "are_equivalent", "[]", "true", text]),
   ]);
   const digits = `{"x":"${"f".repeat(1 << 20)}"}`;
-  await assertAnswers(true, [
-    ["equal", digits, digits],
-    ["equal", brackets(400), brackets(400)],
-  ]);
+  await assertAnswers(true, [["equal", digits, digits], ["equal", brackets(400), brackets(400)]]);
 });
 
 Deno.test("closeness is numpy's", async () => {

@@ -19,7 +19,7 @@ import {
 import { splitSentences } from "../../../../core/eval/grading/ifeval/punkt.ts";
 import { isPythonJson } from "../../../../core/eval/grading/ifeval/format.ts";
 import { splitWords } from "../../../../core/eval/grading/ifeval/treebank.ts";
-import { fixtureRows } from "../../../fixture_rows.ts";
+import { fixtureRows } from "../../../fixtures.ts";
 import { HANG_MS } from "../../../hang.ts";
 
 const AGGREGATE = new URL(

@@ -12,7 +12,7 @@ import {
   extractAnswer,
   normalizeAnswer,
 } from "../../../../core/eval/grading/math/minerva.ts";
-import { fixtureRows } from "../../../fixture_rows.ts";
+import { fixtureRows } from "../../../fixtures.ts";
 import { HANG_MS } from "../../../hang.ts";
 
 function cases(name: string, count: number) {
@@ -83,10 +83,7 @@ Deno.test("answers of GSM8K agree but for commas, dollars, case and a final peri
 Deno.test("a solution without a usable box names what was found", () => {
   const message = (solution: string) =>
     assertThrows(() => boxedAnswer(solution), DataError).message;
-  assertEquals(
-    message("no box"),
-    "no complete \\boxed{...}",
-  );
+  assertEquals(message("no box"), "no complete \\boxed{...}");
   assert(message("\\boxed{1").includes("no complete \\boxed"));
   assert(message("\\boxed5 and {6}").includes("is not a complete"));
   assert(message("$\\fbox{9}$").includes('"\\\\fbox{9}"'));
