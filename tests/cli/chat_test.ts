@@ -202,7 +202,7 @@ onTerminal("chat: /system, /temp, /save and /retry", async (cwd) => {
   assertEquals(await read("again.jsonl"), { messages });
 });
 
-for (const columns of [40, 80, 120]) {
+for (const columns of [40, 80]) {
   onTerminal(
     `chat: /weights puts letters under the answer, which has none of its own, ${columns} columns`,
     async (cwd) => {

@@ -1,13 +1,13 @@
 /** Running `parscale serve`: memory, keys, back-pressure, disconnects, shutdown and the log. */
-import { fileURLToPath } from "node:url";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { assertRefused, MODEL, rowsOf, succeed } from "./models.ts";
 import { parscale, runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
 import { CHAT_MODEL, makeAdapter, TestServer, until } from "./serve_testing.ts";
+import { FIXTURES } from "../fixtures.ts";
 
 /** A backbone of another width. */
-const OTHER_MODEL = fileURLToPath(new URL("../../fixtures/models/word-problems", import.meta.url));
+const OTHER_MODEL = `${FIXTURES}models/word-problems`;
 
 const NAME = "qwen2-p2-tied-f32";
 const LONG = { prompt: "The red fox", max_tokens: 1900, temperature: 0, ignore_eos: true };
@@ -155,25 +155,6 @@ Deno.test("a full queue answers 429 with Retry-After; a choice too many is refus
   assertEquals((await server.complete({ ...LONG, max_tokens: 2, n: 3 })).choices.length, 3);
 });
 
-Deno.test("requests beside one of many choices take as long as their median, three times at most", async () => {
-  await using server = await TestServer.start(`--model ${MODEL}`);
-  const ask = async (fields: Record<string, unknown>) => {
-    const began = performance.now();
-    const { choices } = await server.complete({ prompt: "x", ignore_eos: true, ...fields });
-    return { choices: choices.length, ms: performance.now() - began };
-  };
-  const many = ask({ n: 128, max_tokens: 150 });
-  await until(async () => await running(server) > 7, "its rows are under way");
-  const times: number[] = [];
-  for (let i = 0; i < 9; i++) times.push((await ask({ max_tokens: 8 })).ms);
-  const sorted = times.toSorted((a, b) => a - b), median = sorted[4]!;
-  const { choices, ms } = await many;
-  assertEquals(choices, 128);
-  // One may have met other work of the machine.
-  assert(sorted.at(-2)! < Math.max(3 * median, 300), `${times} ms`);
-  assert(sorted.at(-2)! < ms / 4, `${times} ms beside ${ms} ms`);
-});
-
 Deno.test("a signal while the model loads ends the program at once", () =>
   withScratch(async (cwd) => {
     using hub = Deno.listen({ hostname: "127.0.0.1", port: 0 });
@@ -208,26 +189,6 @@ Deno.test("SIGTERM: what is not finished in time ends with an error frame, and c
   const frames = (await response.text()).trim().split("\n\n");
   assertStringIncludes(frames.at(-1)!, '"type":"unavailable_error"');
   assertEquals((await server.ended).code, 143);
-});
-
-Deno.test("short answers beside a long prompt: a token between every two chunks", async () => {
-  await using server = await TestServer.start(`--model ${MODEL} --max-batch 8`);
-  const received = [0, 0, 0, 0];
-  const streams = received.map(async (_, i) => {
-    const response = await server.post("/v1/completions", { ...LONG, stream: true });
-    for await (const text of response.body!.pipeThrough(new TextDecoderStream())) {
-      received[i]! += text.split("data: ").length - 1;
-    }
-  });
-  await until(() => Promise.resolve(received.every((tokens) => tokens > 20)), "they run");
-  const before = [...received];
-  const long = await server.complete({ prompt: new Array(2000).fill(9), max_tokens: 1 });
-  const meanwhile = received.map((tokens, i) => tokens - before[i]!);
-  assertEquals(long.usage.prompt_tokens, 2000);
-  // The prompt takes eight chunks or more; the last frames may still be on their way.
-  assert(Math.min(...meanwhile) >= 6, `${meanwhile} tokens while the prompt was read`);
-  server.process.kill("SIGKILL");
-  await Promise.allSettled(streams);
 });
 
 Deno.test("HEAD answers as GET does, without a body", async () => {

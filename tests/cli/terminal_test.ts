@@ -1,4 +1,4 @@
-/** Output on terminals of 40, 80 and 120 columns, where control characters of others are never raw. */
+/** Output on terminals of 40 and 80 columns, where control characters of others are never raw. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { main } from "../../cli/main.ts";
 import { guardTerminal, visible, visibleJson, visibleLines } from "../../cli/output/clean.ts";
@@ -19,7 +19,7 @@ import {
   type TerminalResult,
 } from "./terminal.ts";
 
-const WIDTHS = [40, 80, 120];
+const WIDTHS = [40, 80];
 
 /** Runs `args` at every width, with colour at all but one. */
 function onTerminals(
@@ -275,9 +275,5 @@ Deno.test("model text, prompts of a task, templates and tokens are clean on a te
       assertEquals(result.code, code, `${args}: ${result.stderr}`);
       assertClean(result.stdout + result.stderr, `${args}`);
     }
-    assertStringIncludes(
-      (await runParscale(show)).stdout,
-      HOSTILE,
-      "a pipe gets the exact prompt",
-    );
+    assertStringIncludes((await runParscale(show)).stdout, HOSTILE, "a pipe gets the exact prompt");
   }));

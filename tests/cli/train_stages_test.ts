@@ -84,13 +84,6 @@ Deno.test("two stages: one stream with WSD, then converted, then trained with tw
     assertEquals(plain![0].stream_weights, null);
   }));
 
-Deno.test("one batch is learned by heart", () =>
-  withWorkplace(async (place) => {
-    const line = `${ROWS.replace("rows", "batch")} --schedule constant --warmup 0 --lr 3e-3`;
-    const run = await place.trained(`--model p2 ${line} --micro-batch 2 --steps 20 --out run`);
-    assert(run.at(-1).loss < 0.01, `${run.at(-1).loss}`);
-  }));
-
 Deno.test("longer context: base and length are saved, and longer rows can follow", () =>
   withWorkplace(async (place) => {
     const rope = "--rope-theta 1e6 --context 4096 --save-dtype bf16";

@@ -2,7 +2,6 @@
  * Shared by the tests of `parscale train`: a scratch folder with small models and data, in which
  * command lines read as a user types them, and what a run leaves behind.
  */
-import { fileURLToPath } from "node:url";
 import { assertEquals } from "@std/assert";
 import { readHeader } from "../../core/checkpoint/safetensors.ts";
 import { weightValues } from "../../core/runtime/weights.ts";
@@ -11,15 +10,12 @@ import { EXPECTED, jsonLines, names, parseLines } from "./models.ts";
 import { parscale, type RunOptions, runParscale, type RunResult } from "./run.ts";
 import { linkSync } from "../links.ts";
 import { withScratch } from "../scratch.ts";
+import { FIXTURES } from "../fixtures.ts";
 
-const MODELS = fileURLToPath(new URL("../../fixtures/models/", import.meta.url));
+const MODELS = `${FIXTURES}models/`;
 
 /** Names of the models in the scratch folder. */
-const LINKS = {
-  p1: "qwen2-p1-tied-f32",
-  p2: "qwen2-p2-tied-f32",
-  bf16: "qwen2-p2-untied-bf16",
-};
+const LINKS = { p1: "qwen2-p1-tied-f32", p2: "qwen2-p2-tied-f32", bf16: "qwen2-p2-untied-bf16" };
 
 /** `rows.jsonl`: 20 rows of 16 tokens, which make five batches. */
 export const ROWS = "--data rows.jsonl --no-pack --seq-len 16 --batch 4";

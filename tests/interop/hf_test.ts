@@ -1,5 +1,6 @@
 /**
- * Folders of ours in Hugging Face transformers, and back: equal logits, and nothing left over.
+ * Merged adapters in Hugging Face transformers: equal logits, and nothing left over. Folders with streams are
+ * in `tests/real/hf_test.ts`.
  *
  *   PARSCALE_HF_PYTHON   a Python with torch and transformers
  *
@@ -28,12 +29,11 @@ interface HfResult {
   readonly missing: string[];
   readonly unexpected: string[];
   readonly logits: number[];
-  readonly tokens: number[];
 }
 
-async function transformers(folder: string, ...options: string[]): Promise<HfResult> {
+async function transformers(folder: string): Promise<HfResult> {
   const { code, stdout, stderr } = await new Deno.Command(python!, {
-    args: [SCRIPT, folder, JSON.stringify(IDS), ...options],
+    args: [SCRIPT, folder, JSON.stringify(IDS)],
   }).output();
   assertEquals(code, 0, new TextDecoder().decode(stderr).slice(-2000));
   return JSON.parse(new TextDecoder().decode(stdout).trim().split("\n").at(-1)!);
@@ -63,48 +63,6 @@ async function succeed(args: string[], options: { cwd: string; stdin?: string })
   assertEquals(code, 0, stderr);
 }
 
-Deno.test({
-  name: "a converted folder loads whole in transformers, with equal logits",
-  ignore: !python,
-  fn: () =>
-    withScratch(async (cwd) => {
-      for (const [model, streams] of [[PLAIN_MODEL, 4], [PLAIN_MODEL, 2]] as const) {
-        const out = `converted-${streams}`;
-        const args = ["convert", "--model", model, "--streams", `${streams}`, "--out", out];
-        await succeed(args, { cwd });
-        const found = await transformers(`${cwd}/${out}`);
-        assertEquals([found.missing, found.unexpected], [[], []]);
-        assertClose(found.logits, await ours(`${cwd}/${out}`));
-      }
-    }),
-});
-
-Deno.test({
-  name: "a trained folder does, too, and continues with the same tokens",
-  ignore: !python,
-  fn: () =>
-    withScratch(async (cwd) => {
-      const rows = Array.from({ length: 8 }, (_, i) => ({
-        tokens: Array.from({ length: 16 }, (_, t) => (i * 7 + t * 3) % 60),
-      }));
-      await Deno.writeTextFile(`${cwd}/rows.jsonl`, jsonLines(...rows));
-      const convert = ["convert", "--model", PLAIN_MODEL, "--streams", "2", "--out", "p2"];
-      await succeed(convert, { cwd });
-      const train = "--data rows.jsonl --no-pack --seq-len 16 --batch 4 --steps 3 --out run -q";
-      await succeed(["train", "--model", "p2", ...train.split(" ")], { cwd });
-      const checkpoint = `${cwd}/run/${(await Deno.readTextFile(`${cwd}/run/last`)).trim()}`;
-      const found = await transformers(checkpoint, "--new", "6");
-      assertEquals([found.missing, found.unexpected], [[], []]);
-      assertClose(found.logits, await ours(checkpoint));
-      const prompt = jsonLines({ tokens: IDS[0] });
-      const { stdout } = await runParscale(
-        ["generate", "--model", "run", "--max-tokens", "6", "--ignore-eos", "--jsonl"],
-        { cwd, stdin: prompt },
-      );
-      assertEquals(JSON.parse(stdout).tokens, found.tokens);
-    }),
-});
-
 const INTRODUCED = "--train-params introduced --data rows.jsonl --no-pack --seq-len 16 --batch 4 " +
   "--steps 3 --lr 0.05 --schedule constant --warmup 0 -q";
 
@@ -133,33 +91,3 @@ for (const transform of ["lora", "bitfit", "lora,bitfit"]) {
       }),
   });
 }
-
-Deno.test({
-  name: "a merged adapter with streams loads whole with equal logits",
-  ignore: !python,
-  fn: () =>
-    withScratch(async (cwd) => {
-      const folder = await mergedAdapter(cwd, "--streams 2");
-      const found = await transformers(folder);
-      assertEquals([found.missing, found.unexpected], [[], []]);
-      assertClose(found.logits, await ours(folder));
-    }),
-});
-
-Deno.test({
-  name: "what --strip gives back is a plain folder with the logits of the original",
-  ignore: !python,
-  fn: () =>
-    withScratch(async (cwd) => {
-      const there = ["convert", "--model", PLAIN_MODEL, "--streams", "4", "--out", "p4"];
-      await succeed(there, { cwd });
-      await succeed(["convert", "--model", "p4", "--strip", "--out", "back"], { cwd });
-      const [back, original] = [
-        await transformers(`${cwd}/back`),
-        await transformers(PLAIN_MODEL),
-      ];
-      assertEquals([back.missing, back.unexpected], [[], []]);
-      assertEquals(back.logits, original.logits);
-      assertClose(back.logits, await ours(PLAIN_MODEL));
-    }),
-});

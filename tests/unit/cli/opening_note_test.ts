@@ -21,10 +21,3 @@ Deno.test("no model is named under -q or without a name", () => {
   assertEquals(told(5e8, { settings: { quiet: 1 } }, "a.gguf"), "");
   assertEquals(told(5e8), "");
 });
-
-Deno.test("the note of a model stands above a redrawn line", () => {
-  const { io, stderr } = captureIo({ terminals: ["stderr"] });
-  io.redraw("half");
-  new OpenDisplay(io, undefined, "a.gguf").onLoad(5e8);
-  assertEquals(stderr(), `half\r\x1b[2K${NOTE}half`);
-});

@@ -74,8 +74,7 @@ Deno.test("the package of NCCL is that of the driver's CUDA", () => {
     }) as unknown as Host["open"];
     const host = { env: () => undefined, list: () => [], open };
     return /`pip install (.*?)`/.exec(
-      assertThrows(() => openNccl({ host }), EnvironmentError)
-        .hints[0]!,
+      assertThrows(() => openNccl({ host }), EnvironmentError).hints[0]!,
     )?.[1];
   };
   assertEquals([12080, 13000, undefined].map(packageFor), [
@@ -118,44 +117,38 @@ test("arguments come in the order of the header, and slices are in place", async
   ]);
 });
 
-test(
-  "an error of a call or in the background aborts and is named",
-  async () => {
-    for (const [result, background] of [[6, 0], [0, 6], [7, 6]] as const) {
-      const { stub, connect } = open();
-      const ranks = connect();
-      const before = stub.stubAborted();
-      stub.stubSet(result, background);
-      const error = await assertRejects(() => ranks.allReduce(TENSOR), CudaError);
-      assertEquals(
-        error.message,
-        "cannot add up over all ranks: NCCL error 6, remote process exited: " +
-          "connection closed by peer",
-      );
-      assertEquals(stub.stubAborted(), before + 1);
-      ranks.close(); // there is nothing left to close
-    }
+test("an error of a call or in the background aborts and is named", async () => {
+  for (const [result, background] of [[6, 0], [0, 6], [7, 6]] as const) {
     const { stub, connect } = open();
-    stub.stubSet(2, 0);
-    assertThrows(() => connect(), CudaError, "cannot connect 4 ranks: NCCL error 2, other");
-  },
-);
-
-test(
-  "an operation that never ends is aborted after the timeout",
-  async () => {
-    const { stub, fake, connect } = open();
-    const ranks = connect({ timeoutMs: 30 });
+    const ranks = connect();
     const before = stub.stubAborted();
-    fake.codes.set("cuEventQuery", NOT_READY);
-    await assertRejects(
-      () => ranks.allReduce(TENSOR),
-      EnvironmentError,
-      "rank 2 of 4 got no answer from the others",
+    stub.stubSet(result, background);
+    const error = await assertRejects(() => ranks.allReduce(TENSOR), CudaError);
+    assertEquals(
+      error.message,
+      "cannot add up over all ranks: NCCL error 6, remote process exited: " +
+        "connection closed by peer",
     );
     assertEquals(stub.stubAborted(), before + 1);
-  },
-);
+    ranks.close(); // there is nothing left to close
+  }
+  const { stub, connect } = open();
+  stub.stubSet(2, 0);
+  assertThrows(() => connect(), CudaError, "cannot connect 4 ranks: NCCL error 2, other");
+});
+
+test("an operation that never ends is aborted after the timeout", async () => {
+  const { stub, fake, connect } = open();
+  const ranks = connect({ timeoutMs: 30 });
+  const before = stub.stubAborted();
+  fake.codes.set("cuEventQuery", NOT_READY);
+  await assertRejects(
+    () => ranks.allReduce(TENSOR),
+    EnvironmentError,
+    "rank 2 of 4 got no answer from the others",
+  );
+  assertEquals(stub.stubAborted(), before + 1);
+});
 
 test("a barrier waits for longer than the timeout of the steps", async () => {
   const { fake, connect } = open();

@@ -133,9 +133,7 @@ const OBJECTS: readonly Row[] = [
   ]],
   [
     '{"additionalProperties":{"type":"integer"},"propertyNames":{"enum":["b","a"]},"required":["b"]}',
-    [
-      ...['{"b":1}', '{"b":1,"a":2}'],
-    ],
+    [...['{"b":1}', '{"b":1,"a":2}']],
     ["{}", '{"a":1}', '{"b":1,"c":1}'],
   ],
   ['{"type":"object","propertyNames":{"pattern":"^[a-z]+$","maxLength":2}}', ['{"ab":1}', "{}"], [
@@ -158,9 +156,7 @@ const ARRAYS: readonly Row[] = [
   [
     '{"items":{"type":"boolean"},"minItems":2,"maxItems":3}',
     ["[true,false]", "[true, true, true]"],
-    [
-      ...["[]", "[true]", "[true,true,true,true]", "[1,2]"],
-    ],
+    [...["[]", "[true]", "[true,true,true,true]", "[1,2]"]],
   ],
   ['{"prefixItems":[{"type":"boolean"},{"enum":["x"]}],"minItems":1}', ["[true]", '[true,"x"]'], [
     ...["[]", '[true,"x",1]', '["x"]'],
@@ -168,9 +164,7 @@ const ARRAYS: readonly Row[] = [
   ['{"prefixItems":[{"type":"null"}],"items":{"type":"integer"},"maxItems":3}', [
     "[]",
     "[null,1,2]",
-  ], [
-    ...["[1]", "[null,1,2,3]"],
-  ]],
+  ], [...["[1]", "[null,1,2,3]"]]],
 ];
 
 const UNIQUE: readonly Row[] = [
@@ -205,9 +199,7 @@ const REFERENCES: readonly Row[] = [
   ], ["{}"]],
   [
     '{"oneOf":[{"properties":{"k":{"const":"a"}},"required":["k"]},{"properties":{"k":{"const":"b"}},"required":["k"]}]}',
-    [
-      ...['{"k":"a"}', '{"k":"b"}'],
-    ],
+    [...['{"k":"a"}', '{"k":"b"}']],
     ['{"k":"c"}'],
   ],
   ['{"allOf":[{"type":"integer"},{"minimum":5}]}', ["5", "77"], ["4"]],
@@ -291,6 +283,15 @@ Deno.test("a keyword that is not enforced is refused by its name", () => {
     [{ minLength: -1 }, /"minLength" .* for -1/],
     [{ items: [{}] }, /"items" .* as a list/],
     [{ properties: { a: { $id: "x" } } }, /"\$id"/],
+    [{ additionalProperties: false, anyOf: [{ properties: { a: {} } }] }, /"anyOf" .* "additional/],
+    [{ enum: [1, 2, 3], maximum: 2 }, /"maximum" .* beside "enum"/],
+    [{ type: "string", const: 5 }, /"const" .* no value fits/],
+    [{ type: "strin" }, /"type" .* for "strin"/],
+    [{ type: "string", pattern: "(" }, /"pattern" .* Unterminated group/],
+    [{ type: "array", minItems: 3, maxItems: 2 }, /"minItems" .* above "maxItems"/],
+    [{ $ref: "#/nowhere" }, /"\$ref" .* "#\/nowhere", which does not hold a schema/],
+    [{ description: "x".repeat(70_000) }, /at most 65536/],
+    [JSON.parse(`${'{"items":'.repeat(130)}{}${"}".repeat(130)}`), /deeper than 128 levels/],
   ];
   for (const [schema, message] of refused) {
     const error = assertThrows(

@@ -166,22 +166,21 @@ Deno.test("a content of the wrong size is fetched anew", () =>
     assertEquals(await fetch(), CONTENT);
   }));
 
-Deno.test("a hub that does not answer is named once, while the client waits", async () => {
-  const waiting: string[] = [];
-  const access = { endpoint: "http://127.0.0.1:9", token: undefined, cache: "" };
+/** Asks a hub at an address through a client that waits twice; returns the hosts named meanwhile. */
+async function named(endpoint: string, ask: (client: HubClient) => Promise<unknown>) {
+  const waiting: string[] = [], access = { endpoint, token: undefined, cache: "" };
   const patience = { delaysMs: [1000, 1] };
   const client = new HubClient(access, undefined, patience, (host) => waiting.push(host));
-  await assertRejects(() => listFiles(client, REPOSITORY, COMMIT));
-  assertEquals(waiting, ["127.0.0.1:9"]);
-});
+  await assertRejects(() => ask(client));
+  return waiting;
+}
 
-Deno.test("a host that does not answer is named, also where it is not the hub", async () => {
-  const waiting: string[] = [];
-  const access = { endpoint: "https://hub.test", token: undefined, cache: "" };
-  const patience = { delaysMs: [1000, 1] };
-  const client = new HubClient(access, undefined, patience, (host) => waiting.push(host));
-  await assertRejects(() => client.retry(() => client.get("http://127.0.0.1:9/file")));
-  assertEquals(waiting, ["127.0.0.1:9"]);
+Deno.test("a host that does not answer is named once, while the client waits, and not only the hub", async () => {
+  const none = "http://127.0.0.1:9",
+    listing = (client: HubClient) => listFiles(client, REPOSITORY, COMMIT);
+  const file = (client: HubClient) => client.retry(() => client.get(`${none}/file`));
+  assertEquals(await named(none, listing), ["127.0.0.1:9"]);
+  assertEquals(await named("https://hub.test", file), ["127.0.0.1:9"]);
 });
 
 Deno.test("a listing of 2,500 files is read to its end", async () => {

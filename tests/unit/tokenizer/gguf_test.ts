@@ -2,7 +2,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { GPT2_PATTERNS, LLAMA3_PATTERN } from "../../../core/tokenizer/word_splitter.ts";
-import { type Entry, writeGguf, writeTinyFolder } from "../../gguf_model.ts";
+import { type Entry, type GgufOptions, writeGguf, writeTinyFolder } from "../../gguf_model.ts";
 import { withScratch } from "../../scratch.ts";
 import { userError } from "../checkpoint/testing.ts";
 import { byteLevel, mixedText, sequence, split } from "./testing.ts";
@@ -45,62 +45,59 @@ Deno.test("1,000 texts have the ids of tokenizer.json, in every layout", () =>
     }
   }));
 
-Deno.test("a file without a tokenizer is told to become a folder with one", () =>
+/** Calls `body` with a function that writes a small file with these fields, and returns its path. */
+const withFile = (
+  body: (write: (metadata: GgufOptions["metadata"]) => Promise<string>) => Promise<void>,
+) =>
   withScratch(async (scratch) => {
-    const path = `${scratch}/model.gguf`;
-    await writeTinyFolder(`${scratch}/folder`, "llama");
-    await writeGguf(path, `${scratch}/folder`, {
-      metadata: { "tokenizer.ggml.model": undefined },
-    });
+    const folder = `${scratch}/folder`, path = `${scratch}/model.gguf`;
+    await writeTinyFolder(folder, "llama");
+    await body((metadata) => writeGguf(path, folder, { metadata }).then(() => path));
+  });
+
+Deno.test("a file without a tokenizer is told to become a folder with one", () =>
+  withFile(async (write) => {
+    const path = await write({ "tokenizer.ggml.model": undefined });
     const { message, hints } = await userError(() => openTokenizer(path));
     assertEquals(message, `"${path}" has no tokenizer`);
     assertStringIncludes(hints.join(), "`parscale convert`");
   }));
 
 Deno.test("a BOS token that a converter took from Qwen's config.json is not one of its tokenizer", () =>
-  withScratch(async (scratch) => {
-    const path = `${scratch}/model.gguf`;
-    await writeTinyFolder(`${scratch}/folder`, "llama");
+  withFile(async (write) => {
     const bos = async (pre: string) => {
-      const metadata: Record<string, Entry> = {
+      const id: Entry = ["u32", 64];
+      const path = await write({
         "tokenizer.ggml.pre": ["string", pre],
-        "tokenizer.ggml.bos_token_id": ["u32", 64],
-      };
-      await writeGguf(path, `${scratch}/folder`, { metadata });
+        "tokenizer.ggml.bos_token_id": id,
+      });
       return (await openTokenizer(path)).namedTokens.bos_token;
     };
     assertEquals([await bos("smollm"), await bos("qwen2")], ["a", undefined]);
   }));
 
 Deno.test("a file may have a template of its own for tools", () =>
-  withScratch(async (scratch) => {
-    const path = `${scratch}/model.gguf`;
-    await writeTinyFolder(`${scratch}/folder`, "llama");
-    const metadata: Record<string, Entry> = {
+  withFile(async (write) => {
+    const path = await write({
       "tokenizer.chat_template": ["string", "plain"],
       "tokenizer.chat_template.tool_use": ["string", "{{ tools | length }} tools"],
-    };
-    await writeGguf(path, `${scratch}/folder`, { metadata });
+    });
     const { chatTemplate, toolTemplate } = await openTokenizer(path);
     assertEquals([chatTemplate, toolTemplate], ["plain", "{{ tools | length }} tools"]);
   }));
 
 Deno.test("BOS and EOS tokens frame texts as the file says", () =>
-  withScratch(async (scratch) => {
-    const folder = `${scratch}/folder`, path = `${scratch}/model.gguf`;
-    await writeTinyFolder(folder, "llama");
-    const encoded = async (metadata: Record<string, Entry>) => {
-      const bos: Record<string, Entry> = { "tokenizer.ggml.bos_token_id": ["u32", 491] };
-      await writeGguf(path, folder, { metadata: { ...bos, ...metadata } });
+  withFile(async (write) => {
+    const encoded = async (more: Record<string, Entry>) => {
+      const path = await write({ "tokenizer.ggml.bos_token_id": ["u32", 491], ...more });
       return (await openTokenizer(path)).encode("a");
     };
     const llama: Record<string, Entry> = { "tokenizer.ggml.pre": ["string", "llama-bpe"] };
-    const bos = (on: number): Record<string, Entry> => ({
-      "tokenizer.ggml.add_bos_token": ["bool", on],
+    const adds = (token: string, on: number): Record<string, Entry> => ({
+      [`tokenizer.ggml.add_${token}_token`]: ["bool", on],
     });
-    const eos: Record<string, Entry> = { "tokenizer.ggml.add_eos_token": ["bool", 1] };
     assertEquals(await encoded({}), [64]);
     assertEquals(await encoded(llama), [491, 64]);
-    assertEquals(await encoded({ ...llama, ...bos(0) }), [64]);
-    assertEquals(await encoded({ ...bos(1), ...eos }), [491, 64, 490]);
+    assertEquals(await encoded({ ...llama, ...adds("bos", 0) }), [64]);
+    assertEquals(await encoded({ ...adds("bos", 1), ...adds("eos", 1) }), [491, 64, 490]);
   }));
