@@ -15,10 +15,10 @@ import { writeGguf } from "../gguf_model.ts";
 import { assertFigure } from "./figures.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
+import { readFixture } from "../fixtures.ts";
 
 const SHAPE = "cost --model 1.6B";
-const FIXTURE = new URL("../../fixtures/analysis/cost.json", import.meta.url);
-const GOLDEN = JSON.parse(Deno.readTextFileSync(FIXTURE));
+const GOLDEN = readFixture("analysis/cost.json");
 
 const INPUT_KEYS = (
   "model method hidden_size intermediate_size num_layers num_heads num_kv_heads " +

@@ -99,14 +99,13 @@ async function assertGolden(folder: string, name = "qwen2-p2-tied-f32"): Promise
   }
 }
 
-Deno.test("files of a model with delta nets have the golden logits: states begin and end where tokens do", async () => {
-  await withScratch(async (cwd) => {
+Deno.test("files of a model with delta nets have the golden logits: states begin and end where tokens do", () =>
+  withScratch(async (cwd) => {
     const name = "qwen35-p2-tied-f32";
     const sizes = `--capacity 128 --tokens ${TOKENS}`;
     await succeed(`export --model ${modelFolder(name)} --onnx --out onnx ${sizes} -qq`, { cwd });
     await assertGolden(`${cwd}/onnx`, name);
-  });
-});
+  }));
 
 for (const target of ["cpu", "webgpu"]) {
   Deno.test({

@@ -111,19 +111,14 @@ Deno.test("ids are echoed whatever they are, row numbers count rows", async () =
 });
 
 Deno.test("--echo repeats the prompt, --timings adds times to stats, in any format", async () => {
-  const stdin = jsonLines({ prompt: "a" }, { tokens: [5, 6] }, {
-    messages: [{ role: "user", content: "b" }],
-  });
+  const chat = { messages: [{ role: "user", content: "b" }] };
+  const stdin = jsonLines({ prompt: "a" }, { tokens: [5, 6] }, chat);
   const line = `generate --model ${CHAT_MODEL} --max-tokens 3`;
   const plain = await rowsOf(line, { stdin });
   const rows = await rowsOf(`${line} --echo --timings`, { stdin });
-  const asked = [{ prompt: "a" }, { prompt: [5, 6] }, {
-    messages: [{ role: "user", content: "b" }],
-  }];
-  for (
-    const [i, { stats: { ttft_ms, tokens_per_s, tokens_per_step, ...stats }, ...row }] of rows
-      .entries()
-  ) {
+  const asked = [{ prompt: "a" }, { prompt: [5, 6] }, chat];
+  for (const [i, { stats: { ttft_ms, tokens_per_s, ...rest }, ...row }] of rows.entries()) {
+    const { tokens_per_step, ...stats } = rest;
     assertEquals({ ...row, stats }, { ...plain[i], ...asked[i] });
     assert(tokens_per_step >= 1 && tokens_per_step <= stats.new_tokens);
     assert(ttft_ms >= 0 && tokens_per_s > 0 && ttft_ms / 1000 * tokens_per_s <= stats.new_tokens);
@@ -134,8 +129,8 @@ Deno.test("--echo repeats the prompt, --timings adds times to stats, in any form
   assertMatch(first!, /(,[\d.]+){3}$/);
   const text = await succeed(`${line} --prompt 'once '`);
   assertEquals(await succeed(`${line} --prompt 'once ' --echo`), `once ${text}`);
-  const chat = await succeed(`${line} --prompt b --chat --echo`);
-  assertStringIncludes(chat, "<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n");
+  const echoed = await succeed(`${line} --prompt b --chat --echo`);
+  assertStringIncludes(echoed, "<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n");
 });
 
 Deno.test("a row the model cannot take gets an error, the others continue, exit 1", async () => {
@@ -147,10 +142,8 @@ Deno.test("a row the model cannot take gets an error, the others continue, exit 
     assertEquals([code, stderr, rows.map(({ id }) => id)], [1, "", ["a", 1, 2]]);
     const error = `${cannot} token id 512 at position 0, expected an integer from 0 to 511`;
     assertEquals([rows[0], rows[2].error], [{ id: "a", error }, `${cannot} there are no tokens`]);
-    const echoed = parseLines(
-      (await runParscale(`${FEW} --jsonl --echo${flags}`, { stdin })).stdout,
-    );
-    assertEquals(echoed[0], { id: "a", prompt: [512], error });
+    const echoed = await runParscale(`${FEW} --jsonl --echo${flags}`, { stdin });
+    assertEquals(parseLines(echoed.stdout)[0], { id: "a", prompt: [512], error });
   }
   const alone = await runParscale(FEW, { stdin: jsonLines({ prompt: "" }) });
   assertRefused(alone, 3, `${cannot} there are no tokens`);
@@ -291,11 +284,8 @@ Deno.test({
       const { code, stdout, stderr } = await runShell(script, { cwd });
       assertEquals([code, parseLines(stdout).length], [0, 1], stderr);
       const listener = Deno.listen({ transport: "unix", path: `${cwd}/socket` });
-      assertFailed(
-        await runParscale(`${FEW} socket`, { cwd }),
-        3,
-        '"socket" is a socket, not a file',
-      );
+      const read = await runParscale(`${FEW} socket`, { cwd });
+      assertFailed(read, 3, '"socket" is a socket, not a file');
       listener.close();
     }),
 });
@@ -305,9 +295,8 @@ Deno.test("rows choose an adapter by name or path; others run on the backbone", 
     const two = await makeAdapter(CHAT_MODEL, 2, `${folder}/two`);
     const four = await makeAdapter(CHAT_MODEL, 4, `${folder}/four`);
     const common = `generate --model ${CHAT_MODEL} --max-tokens 40`, prompt = "The red fox";
-    const stdin = jsonLines(
-      ...["p2", undefined, four, "p2"].map((adapter) => ({ prompt, adapter })),
-    );
+    const adapters = ["p2", undefined, four, "p2"];
+    const stdin = jsonLines(...adapters.map((adapter) => ({ prompt, adapter })));
     const several = `${common} --adapter p2=${two} --adapter ${four}`;
     const texts = async (line: string, stdin: string) =>
       (await rowsOf(line, { stdin })).map(({ text }) => text);
@@ -328,18 +317,16 @@ Deno.test("rows choose an adapter by name or path; others run on the backbone", 
   }));
 
 Deno.test("--on-error records rows that cannot be read too, or ends at the first that fails", async () => {
-  const cases = [[`${GENERATE} --max-tokens 1`, { tokens: [1] }], [
-    `score --model ${MODEL}`,
-    { tokens: [1, 2] },
-  ]] as const;
+  const cases = [
+    [`${GENERATE} --max-tokens 1`, { tokens: [1] }],
+    [`score --model ${MODEL}`, { tokens: [1, 2] }],
+  ] as const;
   for (const [command, good] of cases) {
     const run = (rows: string, flags: string) =>
       runParscale(`${command} --jsonl ${flags}`, { stdin: rows + jsonLines(good) });
     const failing = jsonLines({ id: "x", tokens: [99999, 1] });
-    const recorded = await run(
-      `${jsonLines(good)}{\n[1]\n{"id":"w"}\n${failing}`,
-      "--on-error row",
-    );
+    const bad = `{\n[1]\n{"id":"w"}\n${failing}`;
+    const recorded = await run(jsonLines(good) + bad, "--on-error row");
     const rows = parseLines(recorded.stdout).map(({ id, error }) => [id, error !== undefined]);
     const expected = [[0, false], [1, true], [2, true], ["w", true], ["x", true], [5, false]];
     assertEquals([recorded.code, rows], [1, expected]);

@@ -151,12 +151,7 @@ Deno.test("a function that the prompt begins ends at the next one, any other pro
 
 Deno.test("of several samples to a problem those that passed are kept, each once", () =>
   withTasks({ "programs.jsonl": PROGRAMS }, async (cwd) => {
-    const inc = (code: string, sample: number) => ({
-      task: "programs",
-      doc_id: 1,
-      sample,
-      text: code,
-    });
+    const inc = (text: string, sample: number) => ({ task: "programs", doc_id: 1, sample, text });
     const right = "def inc(x):\n    return x + 1\n";
     const stdin = jsonLines(inc(right, 0), inc("def inc(x):\n    return x\n", 1), inc(right, 2));
     const line = "eval --score - --tasks programs.jsonl --ids 1 --allow-code-execution";
@@ -179,27 +174,16 @@ Deno.test("own tasks whose rows cannot be used are refused by file, row and colu
     "a.json": SUMS,
   }, async (cwd) => {
     const line = `eval --model ${TINY} --tasks`;
+    const bad = (name: string, ...words: string[]) =>
+      [`${line} ${name}.jsonl`, 3, ...words] as const;
     await assertRefusals([
-      [
-        `${line} a.jsonl`,
-        3,
-        'row 4 of "a.jsonl" has "choices", expected "answer"',
-        "hint: a row is",
-      ],
-      [`${line} b.jsonl`, 3, 'row 1 of "b.jsonl" has none of the columns "answer", "choices" and'],
-      [
-        `${line} c.jsonl`,
-        3,
-        'row 1 of "c.jsonl" has "D" in column "answer", expected the number of',
-      ],
-      [
-        `${line} d.jsonl`,
-        3,
-        'row 1 of "d.jsonl" has no column "prompt": its columns are "question"',
-      ],
-      [`${line} e.jsonl`, 3, 'row 1 of "e.jsonl" has a "check" function and no "entry_point"'],
-      [`${line} f.jsonl`, 3, 'row 1 of "f.jsonl" is not valid JSON'],
-      [`${line} none.jsonl`, 3, 'no such file or folder: "none.jsonl"'],
+      bad("a", 'row 4 of "a.jsonl" has "choices", expected "answer"', "hint: a row is"),
+      bad("b", 'row 1 of "b.jsonl" has none of the columns "answer", "choices" and'),
+      bad("c", 'row 1 of "c.jsonl" has "D" in column "answer", expected the number of'),
+      bad("d", 'row 1 of "d.jsonl" has no column "prompt": its columns are "question"'),
+      bad("e", 'row 1 of "e.jsonl" has a "check" function and no "entry_point"'),
+      bad("f", 'row 1 of "f.jsonl" is not valid JSON'),
+      bad("none", 'no such file or folder: "none.jsonl"'),
       [`${line} gsm8k.jsonl`, 2, '"gsm8k.jsonl" has the name of another task, gsm8k'],
       ["eval fetch a.json", 2, '"a.json" is a file already: there is nothing to fetch'],
       [`compare --model ${TINY} --tasks c.jsonl`, 3, 'row 1 of "c.jsonl"'],

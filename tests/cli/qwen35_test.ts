@@ -46,8 +46,8 @@ async function writeWhole(folder: string): Promise<void> {
   }
 }
 
-Deno.test("a Qwen3.5 folder for text and images opens as its text model, and says so once", async () => {
-  await withScratch(async (scratch) => {
+Deno.test("a Qwen3.5 folder for text and images opens as its text model, and says so once", () =>
+  withScratch(async (scratch) => {
     const folder = `${scratch}/whole`, converted = `${scratch}/p2`;
     await Deno.mkdir(folder);
     await writeWhole(folder);
@@ -71,11 +71,10 @@ Deno.test("a Qwen3.5 folder for text and images opens as its text model, and say
     assertEquals([config.model_type, config.parscale_n], ["qwen3_5_parscale", 2]);
     assertEquals([config.text_config, config.vision_config], [undefined, undefined]);
     assertEquals(config.architectures, ["Qwen3_5ParScaleForCausalLM"]);
-  });
-});
+  }));
 
-Deno.test("relatives of Qwen3.5 are refused by name", async () => {
-  await withScratch(async (folder) => {
+Deno.test("relatives of Qwen3.5 are refused by name", () =>
+  withScratch(async (folder) => {
     const config = JSON.parse(await Deno.readTextFile(`${PLAIN}/config.json`));
     for (const model_type of ["qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"]) {
       await Deno.writeTextFile(`${folder}/config.json`, JSON.stringify({ ...config, model_type }));
@@ -88,8 +87,7 @@ Deno.test("relatives of Qwen3.5 are refused by name", async () => {
       await Deno.writeTextFile(`${folder}/config.json`, JSON.stringify(changed));
       assertFailed(await runParscale(`inspect ${folder}`), 3, field as string);
     }
-  });
-});
+  }));
 
 /** Parameters of the text models, as transformers 5.24 counts them. */
 const PARAMETERS = {

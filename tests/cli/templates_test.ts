@@ -31,13 +31,8 @@ Deno.test("generate: numbers, keys and blanks of a conversation reach the prompt
       const [{ stats }] = await rowsOf(line, { stdin: `${row}\n`, cwd });
       return stats.prompt_tokens;
     };
-    assertEquals(
-      await count(
-        "{{- tools | tojson }}\n",
-        `{"messages":[${JSON.stringify(user)}],"tools":${TOOLS}}`,
-      ),
-      136,
-    );
+    const withTools = `{"messages":[${JSON.stringify(user)}],"tools":${TOOLS}}`;
+    assertEquals(await count("{{- tools | tojson }}\n", withTools), 136);
     const answer = { role: "assistant", content: "\n\n    indented = 1" };
     assertEquals(await count(STRIP, JSON.stringify({ messages: [user, answer] })), 23);
   }));
@@ -66,10 +61,8 @@ Deno.test("--template-var sets variables of the template, and what it cannot hon
 Deno.test("every command that renders passes variables on, and refuses those without an effect", () =>
   withScratch(async (cwd) => {
     const rows = { stdin: jsonLines({ messages: [user] }), cwd };
-    await Deno.writeTextFile(
-      `${cwd}/chats.jsonl`,
-      jsonLines({ messages: [user, { ...user, role: "assistant" }] }),
-    );
+    const chat = { messages: [user, { ...user, role: "assistant" }] };
+    await Deno.writeTextFile(`${cwd}/chats.jsonl`, jsonLines(chat));
     await succeed(`convert --model ${CHAT_MODEL} --streams 2 --prefix-tokens 2 --out p2`, { cwd });
     const asked = `--chat --tasks gsm8k --limit 1 --data ${DATA}`;
     const lines = [
@@ -84,10 +77,8 @@ Deno.test("every command that renders passes variables on, and refuses those wit
     // One stream has no weights to show.
     const modelOf = (line: string) => line.startsWith("visualize") ? "p2" : CHAT_MODEL;
     for (const line of lines) {
-      const { code, stderr, stdout } = await runParscale(
-        [...line.split(" "), "--model", modelOf(line), "--template-var", "zz=1"],
-        rows,
-      );
+      const run = `${line} --model ${modelOf(line)} --template-var zz=1`;
+      const { code, stderr, stdout } = await runParscale(run, rows);
       // The evaluations of compare are processes that write to its own stderr.
       const said = line.startsWith("compare") ? "--template-var zz=1 " : "no variable ";
       assertStringIncludes(stderr + stdout, said, line);
@@ -110,21 +101,16 @@ Deno.test("serve: fields of OpenAI, vLLM and transformers decide how messages be
       return (await server.json("/detokenize", { tokens })).prompt;
     };
     assertEquals(await prompt({}), "userx<assistant>");
-    assertEquals(
-      await prompt({ messages: [{ ...user, role: "developer" }] }),
-      "systemx<assistant>",
-    );
+    const developer = { messages: [{ ...user, role: "developer" }] };
+    assertEquals(await prompt(developer), "systemx<assistant>");
     assertEquals(await prompt({ enable_thinking: false }), "user<off>x<assistant>");
     const off = { chat_template_kwargs: { enable_thinking: false } };
     assertEquals(await prompt(off), "user<off>x<assistant>");
     assertEquals(await prompt({ add_generation_prompt: false }), "userx");
     assertEquals(await prompt({ continue_final_message: true }), "userx");
-    assertEquals(
-      await prompt(`{"messages":[{"role":"user","content":"x"}],"tools":${TOOLS}}`),
-      `userx${
-        TOOLS.replaceAll(":", ": ").replaceAll(",", ", ").replace("1e-7", "1e-07")
-      }<assistant>`,
-    );
+    const tools = TOOLS.replaceAll(":", ": ").replaceAll(",", ", ").replace("1e-7", "1e-07");
+    const given = `{"messages":[{"role":"user","content":"x"}],"tools":${TOOLS}}`;
+    assertEquals(await prompt(given), `userx${tools}<assistant>`);
     for (
       const [body, words] of [
         [{ continue_final_message: true, add_generation_prompt: true }, "exclude each other"],
@@ -139,8 +125,6 @@ Deno.test("serve: fields of OpenAI, vLLM and transformers decide how messages be
       assertStringIncludes(told, words.replaceAll("\\", ""));
     }
     const { usage } = await server.chat({ messages: [user], ...off, max_tokens: 1 });
-    assertEquals(
-      usage.prompt_tokens,
-      (await server.json("/tokenize", { messages: [user], ...off })).count,
-    );
+    const { count } = await server.json("/tokenize", { messages: [user], ...off });
+    assertEquals(usage.prompt_tokens, count);
   }));

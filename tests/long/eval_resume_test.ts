@@ -1,7 +1,7 @@
 /** Evaluations that are killed, spread over shards, or scored later give what a single run gives. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { comparable, DATA, EVAL, runEval, sortedLines } from "../cli/eval_testing.ts";
-import { assertFailed, documentOf, jsonLines, parseLines } from "../cli/models.ts";
+import { documentOf, jsonLines, parseLines } from "../cli/models.ts";
 import { parscale, runParscale, runShell, wordsOf } from "../cli/run.ts";
 import { withScratch } from "../scratch.ts";
 
@@ -95,19 +95,6 @@ Deno.test("answers now, scores later: the file scores as the run did, also from 
     assertEquals(tasks, comparable(`${base}/whole`).results.tasks);
     const piped = await runShell(`cat ${path} | parscale eval --score - ${rest}`, { cwd });
     assertEquals(JSON.parse(piped.stdout).results.tasks, tasks);
-  }));
-
-Deno.test("a folder of another evaluation is refused, and replaced only when told", () =>
-  withScratch(async (cwd) => {
-    const line = "--tasks piqa --limit 2 --out";
-    await runEval(`${line} run`, cwd);
-    const run = (rest: string) => runParscale([...EVAL, ...wordsOf(`${line} ${rest}`)], { cwd });
-    const other = '"run" holds an evaluation that differs in shots';
-    assertFailed(await run("run --shots 1"), 2, other);
-    assertEquals((await run("run --shots 1 --overwrite")).code, 0);
-    await Deno.mkdir(`${cwd}/mine`);
-    await Deno.writeTextFile(`${cwd}/mine/notes`, "");
-    assertEquals((await run("mine")).code, 2);
   }));
 
 const GSM8K = `eval --tasks gsm8k --shots 0 --data ${DATA} --score - --json`;

@@ -85,30 +85,3 @@ Deno.test("a document of a resumed run has all rows, and failed ones still end w
     assertEquals((await runParscale(`${out} --resume`, { cwd })).code, 1);
     assertEquals(JSON.parse(await Deno.readTextFile(`${cwd}/out`)).results, whole);
   }));
-
-Deno.test("rows are only taken up by the same command over the same input", () =>
-  withRows(async (cwd) => {
-    const out = `${SAMPLES} --jsonl -o out`;
-    assertEquals((await stopped(out, cwd, 6, "SIGKILL")).code, 137);
-    const before = await Deno.readTextFile(`${cwd}/out.partial`);
-    const last = Math.max(...parseLines(before).slice(1).map(({ at }) => at));
-    const refused = async (code: number, message: string, flags = "") => {
-      const result = await runParscale(`${out} ${flags}`, { cwd });
-      const { error } = JSON.parse(result.stderr.trim().split("\n").at(-1)!);
-      assertEquals([result.code, error.message], [code, message]);
-      assertEquals(await Deno.readTextFile(`${cwd}/out.partial`), before);
-    };
-    await refused(2, '"out.partial" holds rows of an interrupted run');
-    const other = '"out.partial" belongs to a run that differs in top-k';
-    await refused(2, other, "--resume --top-k 4");
-    await Deno.writeTextFile(`${cwd}/in.jsonl`, jsonLines(...PROMPTS.slice(0, 1)));
-    await refused(3, `the input ends before row ${last}, which "out.partial" answers`, "--resume");
-    const rows = PROMPTS.with(2, { tokens: [9] });
-    await Deno.writeTextFile(`${cwd}/in.jsonl`, jsonLines(...rows));
-    const row = 'input row 2 differs from the one that "out.partial" answers';
-    await refused(3, row, "--resume");
-    await Deno.writeTextFile(`${cwd}/in.jsonl`, jsonLines(...PROMPTS));
-    assertEquals((await runParscale(`${out} --resume --threads 1`, { cwd })).code, 0);
-    assertEquals((await runParscale(`${out} --overwrite`, { cwd })).code, 0);
-    assertEquals(names(cwd), ["in.jsonl", "out", "rows.jsonl"]);
-  }));

@@ -101,11 +101,10 @@ function beforeNaN(rows: number, K: number, count: number, seed: number) {
 }
 
 /** Both kernels by file and entry, with a K that each takes. */
-const KERNELS = [["forward/linear.cu", "linear", 40], [
-  "forward/linear_mma.cu",
-  "linear_mma",
-  64,
-]] as const;
+const KERNELS = [
+  ["forward/linear.cu", "linear", 40],
+  ["forward/linear_mma.cu", "linear_mma", 64],
+] as const;
 
 for (const [M, ROWS] of COMPILED_ROWS) {
   testKernel(

@@ -6,10 +6,10 @@ import { GREEDY, sample } from "../../../core/base/sampling.ts";
 import { devices } from "../devices.ts";
 import { logitsOf, request, tokensOf } from "../engines.ts";
 import { openGolden, TOLERANCE } from "../goldens.ts";
+import { readFixture } from "../../fixtures.ts";
 
 const MODEL = "qwen2-p1-tied-f32";
-const PATH = new URL("../../../fixtures/golden/decoding.json", import.meta.url);
-const GOLDEN = JSON.parse(Deno.readTextFileSync(PATH));
+const GOLDEN = readFixture("golden/decoding.json");
 
 /** Meanings of the names under which outputs are kept. */
 const EARLY_STOPPING = { "false": false, "true": true, "never": "never" } as const;

@@ -11,9 +11,9 @@ import {
 } from "../../../core/analysis/law.ts";
 import { parseObservations } from "../../../core/analysis/observations.ts";
 import { DataError } from "../../../core/base/errors.ts";
+import { readFixture } from "../../fixtures.ts";
 
-const PATH = new URL("../../../fixtures/analysis/scaling-law.json", import.meta.url);
-const GOLDEN = JSON.parse(Deno.readTextFileSync(PATH)).datasets["stack-v2-python"];
+const GOLDEN = readFixture("analysis/scaling-law.json").datasets["stack-v2-python"];
 const { observations, laws } = DATA_SETS["stack-v2-python"];
 /** Parameters of the laws of the paper. */
 const PARAMETERS = ["E", "A", "alpha", "stream"] as const;

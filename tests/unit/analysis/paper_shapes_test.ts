@@ -7,8 +7,7 @@ import { readShape } from "../../../core/checkpoint/shape_source.ts";
 import type { ModelConfig } from "../../../core/model/config.ts";
 import { countParameters } from "../../../core/model/parameters.ts";
 import { PAPER_SHAPES } from "../../../core/model/paper_shapes.ts";
-
-const LAW = new URL("../../../fixtures/analysis/scaling-law.json", import.meta.url);
+import { readFixture } from "../../fixtures.ts";
 
 async function configOf(name: string, streams: number): Promise<ModelConfig> {
   const { json, path } = await readShape(name);
@@ -16,7 +15,7 @@ async function configOf(name: string, streams: number): Promise<ModelConfig> {
 }
 
 Deno.test("the six shapes with 1, 2, 4 and 8 streams have the 24 counts of appendix C", async () => {
-  const { observations } = JSON.parse(Deno.readTextFileSync(LAW)).datasets["stack-v2-python"];
+  const { observations } = readFixture("analysis/scaling-law.json").datasets["stack-v2-python"];
   const counted = [];
   for (const P of [1, 2, 4, 8]) {
     for (const { name } of PAPER_SHAPES) {

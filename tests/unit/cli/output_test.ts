@@ -55,10 +55,8 @@ Deno.test("colour: flag before environment before terminal, per stream", () => {
   assertEquals(io.palette("stderr").error("x"), "\x1b[31mx\x1b[39m");
   assertEquals(io.palette("stdout").error("x"), "x");
   const { success, warning, hint } = io.palette("stderr");
-  assertEquals(
-    [success("x"), warning("x"), hint("x")],
-    ["\x1b[32mx\x1b[39m", "\x1b[33mx\x1b[39m", "\x1b[36mx\x1b[39m"],
-  );
+  const colored = [success("x"), warning("x"), hint("x")];
+  assertEquals(colored, [32, 33, 36].map((color) => `\x1b[${color}mx\x1b[39m`));
 });
 
 Deno.test("input: lines across chunks, last line without end, CRLF", async () => {
@@ -68,18 +66,12 @@ Deno.test("input: lines across chunks, last line without end, CRLF", async () =>
 });
 
 Deno.test("input: a terminal, a missing file, a folder and broken UTF-8 are told apart", async () => {
-  await assertRejects(
-    () => captureIo({ terminals: ["stdin"] }).io.readText(),
-    MissingInputError,
-    "stdin is a terminal",
-  );
+  const terminal = () => captureIo({ terminals: ["stdin"] }).io.readText();
+  await assertRejects(terminal, MissingInputError, "stdin is a terminal");
   await assertRejects(() => captureIo().io.readText("/nowhere"), DataError, "no such file");
   await assertRejects(() => captureIo().io.readText(import.meta.dirname), DataError, "is a folder");
-  await assertRejects(
-    () => captureIo({ stdin: new Uint8Array([0xff, 0xfe, 0x80]) }).io.readText(),
-    DataError,
-    "not valid UTF-8",
-  );
+  const broken = () => captureIo({ stdin: new Uint8Array([0xff, 0xfe, 0x80]) }).io.readText();
+  await assertRejects(broken, DataError, "not valid UTF-8");
 });
 
 Deno.test("streams: quiet levels, warnings once, closed pipes", () => {
@@ -143,17 +135,11 @@ Deno.test("terminal table: a hash is wrapped in its middle, a score before its i
   const hash = "0123456789abcdef".repeat(4), columns = [{ key: "field" }, { key: "value" }];
   const rows = [{ field: "backbone_sha256", value: hash }, { field: "streams", value: 4 }];
   const text = await terminalTable(columns, rows, 80, PLAIN);
-  assertStringIncludes(
-    text,
-    `backbone_sha256  ${hash.slice(0, 32)}\n${" ".repeat(17)}${hash.slice(32)}`,
-  );
+  const halves = `${hash.slice(0, 32)}\n${" ".repeat(17)}${hash.slice(32)}`;
+  assertStringIncludes(text, `backbone_sha256  ${halves}`);
   const score = "0.412 (+0.031 ± 0.020)";
-  const compared = [{ beams: 1, a: score, b: score, mib: 9 }, {
-    beams: 2,
-    a: "-",
-    b: score,
-    mib: 8,
-  }];
+  const one = { beams: 1, a: score, b: score, mib: 9 };
+  const compared = [one, { ...one, beams: 2, a: "-", mib: 8 }];
   const narrow = await terminalTable(columnsOf(compared), compared, 48, PLAIN);
   assertStringIncludes(narrow, "(+0.031 ± 0.020)");
   assert(!narrow.includes("left out"), narrow);
@@ -230,11 +216,8 @@ Deno.test("Markdown and CSV: alignment, quoting, unrounded numbers", () => {
 Deno.test("JSON: numeric arrays, undefined, and no number that is not finite", () => {
   const json = toJson({ a: new Float32Array([0.5, 1]), b: undefined, c: [undefined], d: {} });
   assertEquals(json, '{"a":[0.5,1],"b":null,"c":[null],"d":{}}');
-  assertThrows(
-    () => toJson({ results: [{ loss: [0, NaN] }] }),
-    NumericalError,
-    'result "results[0].loss[1]" is NaN',
-  );
+  const nan = () => toJson({ results: [{ loss: [0, NaN] }] });
+  assertThrows(nan, NumericalError, 'result "results[0].loss[1]" is NaN');
   assertThrows(() => toJson(new Float32Array([Infinity])), NumericalError);
 });
 
@@ -395,11 +378,8 @@ Deno.test("progress: the time left is never 0 before the end", () => {
     progress.update(done);
     return stderr().trimEnd().split("\n").at(-1)!.match(/\d+s left/)?.[0];
   };
-  assertEquals([left(10_000, 2), left(60_000, 2), left(10_000, 3)], [
-    "5s left",
-    "1s left",
-    "0s left",
-  ]);
+  const shown = [left(10_000, 2), left(60_000, 2), left(10_000, 3)];
+  assertEquals(shown, ["5s left", "1s left", "0s left"]);
 });
 
 Deno.test("progress: the first chunk of a prompt tells the time left, not 0", () => {

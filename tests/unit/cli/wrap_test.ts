@@ -42,23 +42,17 @@ Deno.test("colours take no columns", () => {
 });
 
 Deno.test("a line may end beside spaces and wide characters alone", () => {
-  const pairs: [string, string, boolean][] = [["", "a", true], ["a", "b", false], [
-    "a",
-    " b",
-    true,
-  ]];
-  pairs.push(["a ", "b", true], ["漢", "字", true], ["a", "漢", true], ["-", "1", false]);
+  const pairs: [string, string, boolean][] = [["", "a", true], ["a", "b", false]];
+  pairs.push(["a", " b", true], ["a ", "b", true], ["-", "1", false]);
+  pairs.push(["漢", "字", true], ["a", "漢", true]);
   for (const [before, after, may] of pairs) assertEquals(mayBreak(before, after), may, before);
 });
 
 Deno.test("notes, warnings, errors and results break at words on a terminal, nowhere else", () => {
   const text = "a long message that tells of many things".repeat(3);
   for (const terminals of [["stdout", "stderr"], []] as const) {
-    const { io, stdout, stderr } = captureIo({
-      terminals,
-      columns: 40,
-      settings: { color: "never" },
-    });
+    const settings = { color: "never" } as const;
+    const { io, stdout, stderr } = captureIo({ terminals, columns: 40, settings });
     io.note(text);
     io.warn(text, text);
     io.writeError(`${text}\n`);
@@ -79,10 +73,7 @@ Deno.test("commands stay whole where they fit a line of their own", () => {
   );
   assertEquals(
     wrapLines(`  see ${command} (\`a b\`).`, 36),
-    [
-      "  see `parscale train --resume --out",
-      "  run` (`a b`).",
-    ].join("\n"),
+    "  see `parscale train --resume --out\n  run` (`a b`).",
     "with its indentation it does not fit",
   );
   const [bare] = /parscale[^`]+/.exec(command)!;

@@ -7,7 +7,7 @@ import { readDocuments } from "../../../core/data/read.ts";
 import { environment } from "../../cli/run.ts";
 import { withScratch } from "../../scratch.ts";
 import { captureIo } from "../cli/capture_io.ts";
-import { ROOT } from "../../fixtures.ts";
+import { FIXTURES, ROOT } from "../../fixtures.ts";
 
 /** The longest line there may be. */
 const LIMIT = 32 << 20;
@@ -114,9 +114,7 @@ Deno.test("rows on stdin: a line is limited while it is read, the next ones are 
 
 Deno.test("a Parquet column that is not in its schema is bad data, and fails no other read", () =>
   withScratch(async (folder) => {
-    const table = Deno.readFileSync(
-      new URL("../../../fixtures/data/tokens.parquet", import.meta.url),
-    );
+    const table = Deno.readFileSync(`${FIXTURES}data/tokens.parquet`);
     const text = new TextDecoder("latin1").decode(table);
     const at = text.lastIndexOf("element");
     const path = `${folder}/table.parquet`;

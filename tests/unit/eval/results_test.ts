@@ -14,9 +14,7 @@ import { paperTables } from "../../../core/eval/tasks/paper_tables.ts";
 import { codeMetrics, passAtK } from "../../../core/eval/tasks/code.ts";
 import { choiceQuestion } from "../../../core/eval/harness/task.ts";
 import { taskOf } from "../../../core/eval/tasks/mod.ts";
-import { fixtureRows } from "../../fixtures.ts";
-
-const REACHED = new URL("../../../fixtures/golden/eval/context_reached.json", import.meta.url);
+import { fixtureRows, readFixture } from "../../fixtures.ts";
 
 Deno.test("accuracy, also per code point, as the harness takes it", () => {
   const cases = fixtureRows("golden/eval/cases_mc_scoring.jsonl");
@@ -29,7 +27,7 @@ Deno.test("accuracy, also per code point, as the harness takes it", () => {
 
 Deno.test("word and byte perplexity and bits per byte are the harness's", () => {
   const task = taskOf("perplexity")!;
-  const { rolling } = JSON.parse(Deno.readTextFileSync(REACHED));
+  const { rolling } = readFixture("golden/eval/context_reached.json");
   const close = (a: number, b: number) => assert(Math.abs(a / b - 1) < 1e-9, `${a}, not ${b}`);
   for (const { text, tokens, loglikelihood, ...expected } of rolling[0].rows) {
     const sample = { task: "t", doc_id: 0, sample: 0, loglikelihood: [loglikelihood], tokens };

@@ -8,12 +8,7 @@ import type { DocumentScore } from "../../../core/eval/harness/results.ts";
 import { Row } from "../../../core/eval/harness/row.ts";
 import type { Sample } from "../../../core/eval/harness/samples.ts";
 import { scoreSamples, type Watch } from "../../../core/eval/harness/score.ts";
-import {
-  choiceQuestion,
-  type OpenQuestion,
-  type ScoringTools,
-  taskAsAsked,
-} from "../../../core/eval/harness/task.ts";
+import { choiceQuestion, type ScoringTools, taskAsAsked } from "../../../core/eval/harness/task.ts";
 import { taskOf } from "../../../core/eval/tasks/mod.ts";
 import { PROBLEM } from "./sandbox_problem.ts";
 
@@ -59,87 +54,73 @@ Deno.test("rows without an answer are said and not counted as wrong", async () =
   assertEquals(/no answers to 1 of 2 rows, row 0 first/.test(String(warning)), true);
 });
 
+const PASS = { base: "pass", plus: "pass" };
+
+interface Grading {
+  readonly signal?: AbortSignal;
+  readonly folder?: EvalFolder;
+  readonly sanitize?: boolean;
+  readonly chat?: boolean;
+  readonly target?: CodeProblem;
+}
+
+/** Scores one answer to a problem of HumanEval, with another grader in place of the sandbox. */
+function scoreCode(grader: () => unknown, sample: Partial<Sample>, grading: Grading = {}) {
+  const { signal = new AbortController().signal, folder, sanitize = false } = grading;
+  const { chat = false, target = PROBLEM } = grading;
+  const task = taskAsAsked(taskOf("humaneval")!, chat), promptFormat = chat ? "chat" : "completion";
+  const question = { text: "Please write it", answer: "", target };
+  const document: Document = { task, id: 0, group: "", row: ROW, question, shots: [] };
+  const documents = [{ document, requests: [], hash: "" }];
+  return scoreSamples(
+    [{ task, shots: 0, promptFormat, documents, files: [], rows: 1 }],
+    [{ task: "humaneval", doc_id: 0, sample: 0, ...sample }],
+    { sanitize, grader: () => Promise.resolve(grader()) } as unknown as ScoringTools,
+    watchWith(signal),
+    folder,
+  );
+}
+
 Deno.test("code that a chat model wrote is graded without the prompt, up to the end of its block", async () => {
-  const task = taskAsAsked(taskOf("humaneval")!, true);
   const programs: string[] = [];
   const grader = {
     sanitize: (text: string) => Promise.resolve(text),
     grade: (_: CodeProblem, program: string) => {
       programs.push(program);
-      return Promise.resolve({ base: "pass", plus: "pass" });
+      return Promise.resolve(PASS);
     },
   };
-  const question = { text: "Please write it", answer: "", target: PROBLEM };
-  const document: Document = { task, id: 0, group: "", row: ROW, question, shots: [] };
-  const documents = [{ document, requests: [], hash: "" }];
   const text = "import math\n\ndef f():\n\tpass\n```\nIt passes.";
-  await scoreSamples(
-    [{ task, shots: 0, promptFormat: "chat", documents, files: [], rows: 1 }],
-    [{ task: "humaneval", doc_id: 0, sample: 0, text }],
-    { sanitize: true, grader: () => Promise.resolve(grader) } as unknown as ScoringTools,
-    watchWith(new AbortController().signal),
-  );
+  await scoreCode(() => grader, { text }, { chat: true, sanitize: true });
   assertEquals(programs, ["import math\n\ndef f():\n    pass"]);
 });
 
 Deno.test("scores are kept while the samples, their question and the way of scoring stay the same", async () => {
-  const task = taskOf("humaneval")!, folder = keepingFolder();
-  let graded = 0;
-  const grader = { grade: () => Promise.resolve({ base: "pass", plus: "pass", graded: graded++ }) };
-  const run = async (sanitize: boolean, question: OpenQuestion) => {
-    const document: Document = { task, id: 0, group: "", row: ROW, question, shots: [] };
-    const documents = [{ document, requests: [], hash: "" }];
-    await scoreSamples(
-      [{ task, shots: 0, promptFormat: "completion", documents, files: [], rows: 1 }],
-      [{ task: "humaneval", doc_id: 0, sample: 0, solution: "pass" }],
-      { sanitize, grader: () => Promise.resolve(grader) } as unknown as ScoringTools,
-      watchWith(new AbortController().signal),
-      folder,
-    );
-    return graded;
-  };
-  const question = { text: "", answer: "", target: PROBLEM };
-  assertEquals([await run(false, question), await run(false, question)], [1, 1]);
-  assertEquals(await run(true, question), 2);
-  assertEquals(await run(true, { ...question, target: { ...PROBLEM, entryPoint: "g" } }), 3);
-});
-
-/** A folder of an evaluation that keeps scores in memory. */
-function keepingFolder(): EvalFolder {
   const scores: DocumentScore[] = [];
   const folder = {
     readScores: () => Promise.resolve(scores),
     appendScore: (score: DocumentScore) => void scores.push(score),
+  } as unknown as EvalFolder;
+  let graded = 0;
+  const grader = { grade: () => Promise.resolve({ ...PASS, graded: graded++ }) };
+  const run = async (grading: Grading) => {
+    await scoreCode(() => grader, { solution: "pass" }, { ...grading, folder });
+    return graded;
   };
-  return folder as unknown as EvalFolder;
-}
+  assertEquals([await run({}), await run({})], [1, 1]);
+  assertEquals(await run({ sanitize: true }), 2);
+  const target = { ...PROBLEM, entryPoint: "g" };
+  assertEquals(await run({ sanitize: true, target }), 3);
+});
 
 Deno.test("an interruption while the sandbox is being opened ends grading before any program runs", async () => {
-  const task = taskOf("humaneval")!;
-  const question = { text: "", answer: "", target: PROBLEM };
-  const document: Document = { task, id: 0, group: "", row: ROW, question, shots: [] };
   const controller = new AbortController();
-  const graded: string[] = [];
-  const grader = {
-    grade: (_: unknown, program: string) => {
-      graded.push(program);
-      return Promise.resolve({ base: "pass", plus: "pass" });
-    },
+  let graded = 0;
+  const open = () => {
+    controller.abort(new Error("SIGINT"));
+    return { grade: () => Promise.resolve({ ...PASS, graded: graded++ }) };
   };
-  const tools = {
-    sanitize: false,
-    grader: () => {
-      controller.abort(new Error("SIGINT"));
-      return Promise.resolve(grader);
-    },
-  };
-  const documents = [{ document, requests: [], hash: "" }];
-  const scoring = scoreSamples(
-    [{ task, shots: 0, promptFormat: "completion", documents, files: [], rows: 1 }],
-    [{ task: "humaneval", doc_id: 0, sample: 0, solution: "pass" }],
-    tools as unknown as ScoringTools,
-    watchWith(controller.signal),
-  );
-  await assertRejects(() => scoring, Error, "SIGINT");
-  assertEquals(graded, []);
+  const { signal } = controller;
+  await assertRejects(() => scoreCode(open, { solution: "pass" }, { signal }), Error, "SIGINT");
+  assertEquals(graded, 0);
 });

@@ -32,8 +32,8 @@ Deno.test("CRC-32C gives the known answers of RFC 3720", () => {
   assertEquals(crc32c(Uint8Array.from({ length: 32 }, (_, i) => i)), 0x46dd794e);
 });
 
-Deno.test("records are the bytes of Event messages", async () => {
-  await withScratch((folder) => {
+Deno.test("records are the bytes of Event messages", () =>
+  withScratch((folder) => {
     using writer = new EventWriter(`${folder}/a/b`, { now: () => 1_700_000_000_500 });
     assertEquals(writer.path, `${folder}/a/b/events.out.tfevents.1700000000.parscale`);
     writer.scalar("loss", 300, 0.5);
@@ -47,11 +47,10 @@ Deno.test("records are the bytes of Event messages", async () => {
     assertEquals([...loss!], [...time, 0x10, 0xac, 0x02, ...summary]);
     assertEquals(rest, []);
     return Promise.resolve();
-  });
-});
+  }));
 
-Deno.test("every value is in the file before the writer is closed", async () => {
-  await withScratch((folder) => {
+Deno.test("every value is in the file before the writer is closed", () =>
+  withScratch((folder) => {
     using writer = new EventWriter(folder);
     for (let step = 1; step <= 50; step++) {
       writer.scalar("train/loss", step, 1 / step);
@@ -60,11 +59,10 @@ Deno.test("every value is in the file before the writer is closed", async () => 
     writer.scalar("long ".repeat(100), 2 ** 40, NaN);
     assertEquals(records(Deno.readFileSync(writer.path)).length, 52);
     return Promise.resolve();
-  });
-});
+  }));
 
-Deno.test("two writers of one second take two files; bad folders and steps are refused", async () => {
-  await withScratch((folder) => {
+Deno.test("two writers of one second take two files; bad folders and steps are refused", () =>
+  withScratch((folder) => {
     const now = () => 1000;
     using first = new EventWriter(folder, { now });
     using second = new EventWriter(folder, { now });
@@ -80,5 +78,4 @@ Deno.test("two writers of one second take two files; bad folders and steps are r
       "cannot write training events in ",
     );
     return Promise.resolve();
-  });
-});
+  }));

@@ -19,13 +19,9 @@ import {
 import { splitSentences } from "../../../../core/eval/grading/ifeval/punkt.ts";
 import { isPythonJson } from "../../../../core/eval/grading/ifeval/format.ts";
 import { splitWords } from "../../../../core/eval/grading/ifeval/treebank.ts";
-import { fixtureRows } from "../../../fixtures.ts";
+import { fixtureRows, readFixture } from "../../../fixtures.ts";
 import { HANG_MS } from "../../../hang.ts";
 
-const AGGREGATE = new URL(
-  "../../../../fixtures/golden/eval/cases_ifeval_documents.aggregate.json",
-  import.meta.url,
-);
 const ROWS = fixtureRows("eval/data/ifeval/input_data.jsonl");
 const tools = await loadLanguageTools();
 
@@ -64,7 +60,7 @@ Deno.test("every golden document and the four means", async () => {
     const metrics = await score(question, [{ text: golden.response }]);
     scores.push({ task: "ifeval", doc_id, group: "", request: "", samples: "", metrics });
   }
-  const { n, ...means } = JSON.parse(Deno.readTextFileSync(AGGREGATE));
+  const { n, ...means } = readFixture("golden/eval/cases_ifeval_documents.aggregate.json");
   assertEquals(scores.length, n);
   const names = "average_of_four prompt_level_strict_acc inst_level_strict_acc " +
     "prompt_level_loose_acc inst_level_loose_acc";

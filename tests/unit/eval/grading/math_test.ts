@@ -12,7 +12,7 @@ import {
   extractAnswer,
   normalizeAnswer,
 } from "../../../../core/eval/grading/math/minerva.ts";
-import { fixtureRows } from "../../../fixtures.ts";
+import { fixtureRows, readFixture } from "../../../fixtures.ts";
 import { HANG_MS } from "../../../hang.ts";
 
 function cases(name: string, count: number) {
@@ -165,10 +165,7 @@ Deno.test("formulas that differ, or are none, are unequal", () => {
 });
 
 Deno.test("logarithms and lists are equal where the reference says so", () => {
-  const text = Deno.readTextFileSync(
-    new URL("../../../../fixtures/golden/eval/cases_minerva_latex.json", import.meta.url),
-  );
-  const all: [string, string][] = JSON.parse(text);
+  const all: [string, string][] = readFixture("golden/eval/cases_minerva_latex.json");
   const golden = all.filter(([a]) => !/\\(sum|prod|int|lim|frac\{d\})/.test(a));
   const equal = [
     ["\\log_216", "\\frac{\\ln 6}{\\ln 21}"],
