@@ -266,6 +266,10 @@ Deno.test("a folder without an answer is that of no evaluation: other flags begi
     const { code, stderr } = await runParscale(other, { cwd });
     assertEquals(code, 0, stderr);
     assertEquals(sortedLines(`${cwd}/run/samples.jsonl`)[0].task, "sciq");
+    Deno.mkdirSync(`${cwd}/mine`);
+    Deno.writeTextFileSync(`${cwd}/mine/notes`, "");
+    const mine = await runParscale([...EVAL, ..."--tasks piqa --limit 1 --out mine".split(" ")], { cwd });
+    assertRefused(mine, 2, '"mine" already exists and is not an evaluation');
   }));
 
 Deno.test("a task without rows is left out, and the others are evaluated", () =>
