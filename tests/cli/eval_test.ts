@@ -268,7 +268,9 @@ Deno.test("a folder without an answer is that of no evaluation: other flags begi
     assertEquals(sortedLines(`${cwd}/run/samples.jsonl`)[0].task, "sciq");
     Deno.mkdirSync(`${cwd}/mine`);
     Deno.writeTextFileSync(`${cwd}/mine/notes`, "");
-    const mine = await runParscale([...EVAL, ..."--tasks piqa --limit 1 --out mine".split(" ")], { cwd });
+    const mine = await runParscale([...EVAL, ..."--tasks piqa --limit 1 --out mine".split(" ")], {
+      cwd,
+    });
     assertRefused(mine, 2, '"mine" already exists and is not an evaluation');
   }));
 

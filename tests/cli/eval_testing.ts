@@ -1,6 +1,7 @@
 /** Helpers of the tests of `parscale eval`: model, data, and folders of evaluations. */
 import { assertEquals } from "@std/assert";
-import { parseLines } from "./models.ts";
+import { withScratch } from "../scratch.ts";
+import { jsonLines, parseLines } from "./models.ts";
 import { type Line, runParscale, type RunResult, wordsOf } from "./run.ts";
 import { FIXTURES } from "../fixtures.ts";
 
@@ -35,4 +36,30 @@ export function comparable(folder: string): any {
     Deno.readTextFileSync(`${folder}/results.json`),
   );
   return { results, scores: sortedLines(`${folder}/scores.jsonl`) };
+}
+
+/** Writes files of tasks and runs a test among them. */
+export function withTasks(
+  files: Readonly<Record<string, string>>,
+  test: (cwd: string) => Promise<void>,
+): Promise<void> {
+  return withScratch(async (cwd) => {
+    for (const [name, text] of Object.entries(files)) {
+      Deno.writeTextFileSync(`${cwd}/${name}`, text);
+    }
+    await test(cwd);
+  });
+}
+
+/** Values by metric of the answers in a file, scored by a task. */
+export async function scored(cwd: string, task: string, texts: readonly string[], flags = "") {
+  const name = task.split(".")[0];
+  const stdin = jsonLines(...texts.map((text, doc_id) => ({ task: name, doc_id, text })));
+  const line = `eval --score - --tasks ${task} ${flags} --json`;
+  const { code, stdout, stderr } = await runParscale(line, { cwd, stdin });
+  assertEquals(code, 0, stderr);
+  const [{ metrics }] = JSON.parse(stdout).results.tasks;
+  return Object.fromEntries(
+    metrics.map(({ metric, value }: { metric: string; value: number }) => [metric, value]),
+  );
 }

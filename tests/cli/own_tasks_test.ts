@@ -1,9 +1,8 @@
 /** `parscale eval --tasks FILE`: benchmarks of the user's own. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { sortedLines, TINY } from "./eval_testing.ts";
+import { scored, sortedLines, TINY, withTasks } from "./eval_testing.ts";
 import { assertRefusals, documentOf, jsonLines, names, parseLines, succeed } from "./models.ts";
 import { runParscale } from "./run.ts";
-import { withScratch } from "../scratch.ts";
 
 const SUMS = jsonLines(
   { prompt: "Q: What is 12 * 12?\nA:", answer: "144" },
@@ -15,42 +14,6 @@ const COLORS = jsonLines(
   { prompt: "Grass is", choices: ["blue", "green"], answer: "B" },
   { prompt: "Coal is", choices: ["white", "red", "black"], answer: "black" },
 );
-const PROGRAMS = jsonLines(
-  { prompt: 'def double(x):\n    """Twice x."""', tests: "assert double(2) == 4" },
-  { prompt: "Write inc(x).", tests: ["assert inc(1) == 2", "assert inc(-1) == 0"] },
-  {
-    prompt: "Write neg(x).",
-    tests: "def check(candidate):\n    assert candidate(1) == -1",
-    entry_point: "neg",
-  },
-);
-
-/** Writes files of tasks and runs a test among them. */
-function withTasks(
-  files: Readonly<Record<string, string>>,
-  test: (cwd: string) => Promise<void>,
-): Promise<void> {
-  return withScratch(async (cwd) => {
-    for (const [name, text] of Object.entries(files)) {
-      Deno.writeTextFileSync(`${cwd}/${name}`, text);
-    }
-    await test(cwd);
-  });
-}
-
-/** Values by metric of the answers in a file, scored by a task. */
-async function scored(cwd: string, task: string, texts: readonly string[], flags = "") {
-  const name = task.split(".")[0];
-  const stdin = jsonLines(...texts.map((text, doc_id) => ({ task: name, doc_id, text })));
-  const line = `eval --score - --tasks ${task} ${flags} --json`;
-  const { code, stdout, stderr } = await runParscale(line, { cwd, stdin });
-  assertEquals(code, 0, stderr);
-  const [{ metrics }] = JSON.parse(stdout).results.tasks;
-  return Object.fromEntries(
-    metrics.map(({ metric, value }: { metric: string; value: number }) => [metric, value]),
-  );
-}
-
 Deno.test("own answers are matched but for case, dollars, commas and a final period", () =>
   withTasks({ "sums.jsonl": SUMS }, async (cwd) => {
     const right = await scored(cwd, "sums.jsonl", [" 12 * 12 is\n#### $144.", "4", "paris."]);
@@ -70,21 +33,6 @@ Deno.test("own choices give acc and acc_norm, by number, letter or text", () =>
     assertEquals(code, 0, stderr);
     const [{ task, metrics }] = JSON.parse(stdout).results.tasks;
     assertEquals([task, metrics.map((one: { value: number }) => one.value)], ["my_colors", [1, 1]]);
-  }));
-
-Deno.test("own programs run in the sandbox with their tests, and need leave", () =>
-  withTasks({ "programs.jsonl": PROGRAMS }, async (cwd) => {
-    const texts = [
-      "    return 2 * x",
-      "def inc(x):\n    return x + 1\n\nprint(inc(2))",
-      "```python\ndef neg(x):\n    return x\n```",
-    ];
-    const allow = "--allow-code-execution";
-    assertEquals(await scored(cwd, "programs.jsonl", texts, allow), { "pass@1": 2 / 3 });
-    const ends = ["    raise SystemExit", "import sys\nsys.exit(0)", "def neg(x):\n    return -x"];
-    assertEquals(await scored(cwd, "programs.jsonl", ends, allow), { "pass@1": 1 / 3 });
-    const line = `eval --model ${TINY} --tasks programs.jsonl`;
-    await assertRefusals([[line, 2, "pass `--allow-code-execution`"]], { cwd });
   }));
 
 Deno.test("own tasks: limit, chat, resume, samples and compare are those of public ones", () =>
@@ -147,19 +95,6 @@ Deno.test("a function that the prompt begins ends at the next one, any other pro
     };
     assertStringIncludes(await until('def double(x):\n    """Twice x."""'), '"\\ndef "');
     assert(!(await until("Write double(x), the double of x.")).includes('"\\ndef "'));
-  }));
-
-Deno.test("of several samples to a problem those that passed are kept, each once", () =>
-  withTasks({ "programs.jsonl": PROGRAMS }, async (cwd) => {
-    const inc = (text: string, sample: number) => ({ task: "programs", doc_id: 1, sample, text });
-    const right = "def inc(x):\n    return x + 1\n";
-    const stdin = jsonLines(inc(right, 0), inc("def inc(x):\n    return x\n", 1), inc(right, 2));
-    const line = "eval --score - --tasks programs.jsonl --ids 1 --allow-code-execution";
-    const { stderr } = await runParscale(`${line} --passing --out run`, { cwd, stdin });
-    assertStringIncludes(stderr, "1 answer of 3 passed");
-    const rows = parseLines(Deno.readTextFileSync(`${cwd}/run/passing.jsonl`));
-    assertEquals(rows, [{ prompt: "Write inc(x).\n", completion: right }]);
-    await assertRefusals([[`${line} --passing`, 2, "--passing"]], { cwd });
   }));
 
 Deno.test("own tasks whose rows cannot be used are refused by file, row and column", () =>
