@@ -99,7 +99,7 @@ export function derivedName(model: string, made?: string): string {
 }
 
 /** Size in bytes of weights that take about a second to load. */
-export const LARGE = 1e8;
+export const LARGE_WEIGHTS = 1e8;
 
 /** Says on a terminal that a chat model continues prompts without its template, which few users want. */
 export function noteContinued(io: Io, { chatTemplate }: Pick<Tokenizer, "chatTemplate">): void {
@@ -133,7 +133,9 @@ export class OpenDisplay implements find.OpenEvents, Disposable {
   };
 
   readonly onLoad = (bytes: number): void => {
-    if (this.model !== undefined && bytes >= LARGE) this.io.noteOnce(`opening ${this.model} …`);
+    if (this.model !== undefined && bytes >= LARGE_WEIGHTS) {
+      this.io.noteOnce(`opening ${this.model} …`);
+    }
   };
 
   [Symbol.dispose](): void {

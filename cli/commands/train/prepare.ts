@@ -104,7 +104,9 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
   });
   const takesFreeMemory = values.memoryLimit === undefined && world === 1 &&
     !device.traits.discreteMemory;
-  const limit = takesFreeMemory ? memoryBudget(undefined, device) : values.memoryLimit ?? Infinity;
+  const limit = world === 1
+    ? memoryBudget(values.memoryLimit, device)
+    : values.memoryLimit ?? Infinity;
   const choices = { ...choicesOf(plan, share, world), limit };
   const { options: trainer, memory } = fitTraining(device, optionsOf, choices);
   refuseIfTooLarge(memory, values);

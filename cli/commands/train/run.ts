@@ -12,7 +12,7 @@ import { EventWriter } from "../../../core/train/tensorboard.ts";
 import { Trainer, trainingFlops } from "../../../core/train/trainer.ts";
 import { loadState, saveState, type TrainingState } from "../../../core/train/training_state.ts";
 import type { Context } from "../../framework/context.ts";
-import { LARGE } from "../../input/open_model.ts";
+import { LARGE_WEIGHTS } from "../../input/open_model.ts";
 import { configKeys, type Invocation, toJson } from "../../output/document.ts";
 import { commonFlags } from "../../framework/common.ts";
 import { camelCase, formatFlag } from "../../framework/table.ts";
@@ -206,7 +206,7 @@ async function trainInto(
 async function openTrainer({ device, memory, trainer }: PreparedRun, io: Io): Promise<Trainer> {
   const bytes = memory.parameters;
   const options = { label: "Opening", unit: "MB", total: bytes / 1e6 };
-  using progress = bytes < LARGE ? undefined : new Progress(io, options);
+  using progress = bytes < LARGE_WEIGHTS ? undefined : new Progress(io, options);
   return await Trainer.create(device, trainer, (read) => progress?.update(read / 1e6));
 }
 
