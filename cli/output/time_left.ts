@@ -7,8 +7,11 @@ export interface Work {
   readonly total?: number | undefined;
 }
 
-/** Share of the time so far that the rate is taken from: the first steps of a run are slower. */
-const RECENT = 0.5;
+/**
+ * Share of the time so far that the rate is taken from, since the first steps of a run are slower; and the
+ * least share of the work, since one report may be half of it and the next a thousandth.
+ */
+const RECENT = 0.5, LEAST_WORK = 0.1;
 /** Reports that are kept of that time. */
 const MOST_POINTS = 100;
 
@@ -17,9 +20,9 @@ export class Rate {
   readonly #points: { readonly ms: number; readonly done: number }[];
   #last: { readonly ms: number; readonly perMs: number } | undefined;
 
-  /** `done` was done before, by an earlier run or in a time that does not count. */
-  constructor(private readonly startedMs: number, done = 0) {
-    this.#points = [{ ms: startedMs, done }];
+  /** `before` was done by an earlier run or in a time that does not count. */
+  constructor(private readonly startedMs: number, private readonly before = 0) {
+    this.#points = [{ ms: startedMs, done: before }];
   }
 
   /** Units a second; undefined before the first report. */
@@ -32,7 +35,9 @@ export class Rate {
     const points = this.#points, last = points.at(-1)!;
     if (done <= last.done || ms <= last.ms) return;
     const recent = (ms - this.startedMs) * RECENT;
-    while (points.length > 1 && points[1]!.ms <= ms - recent) points.shift();
+    const isEnough = (from: { readonly ms: number; readonly done: number }) =>
+      from.ms <= ms - recent && done - from.done >= LEAST_WORK * (done - this.before);
+    while (points.length > 1 && isEnough(points[1]!)) points.shift();
     const [first] = points;
     this.#last = { ms, perMs: (done - first!.done) / (ms - first!.ms) };
     if (ms - last.ms >= recent / MOST_POINTS) points.push({ ms, done });

@@ -311,14 +311,11 @@ function withCodes(
 async function readOwn(base: Checkpoint, directory: string) {
   if (!await isGguf(directory)) await requireFolder(directory);
   if (!await statIfExists(`${directory}/${ADAPTER_FILE}`)) {
-    throw new DataError(
-      `"${directory}" is not an adapter folder: it has no ${ADAPTER_FILE}`,
-      {
-        hints: [
-          "`convert --introduced-only` and `train --train-params introduced` write such folders",
-        ],
-      },
-    );
+    throw new DataError(`"${directory}" is not an adapter folder: it has no ${ADAPTER_FILE}`, {
+      hints: [
+        "`convert --introduced-only` and `train --train-params introduced` write such folders",
+      ],
+    });
   }
   const configPath = `${directory}/${CONFIG_FILE}`;
   const json = await readJsonObject(configPath);

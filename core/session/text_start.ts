@@ -22,9 +22,12 @@ export async function textStart(
 ): Promise<Map<string, Float32Array<ArrayBuffer>>> {
   const { streams, prefixTokens } = config;
   const tokenizer = await session.openTokenizer();
-  const segments = text === undefined
-    ? ownSegments(tokenizer, streams, prefixTokens)
-    : cutSegments(tokenizer.encode(text, { frame: false }), streams, prefixTokens);
+  const segments = text === undefined ? ownSegments(tokenizer, streams, prefixTokens) : cutSegments(
+    tokenizer.encode(text, { frame: false }),
+    streams,
+    prefixTokens,
+    (token) => tokenizer.decode([token]).endsWith("\n"),
+  );
   const values = await prefixesFromText(session.engine, segments);
   if (streams > 1 && config.aggregator === "dynamic") {
     // Equal logits of the softmax; the layer before it stays random, so that both can learn.
@@ -33,31 +36,41 @@ export async function textStart(
   return values;
 }
 
-/** Pieces of our own text from the first on; more streams than pieces continue inside them. */
-function ownSegments(tokenizer: Tokenizer, count: number, length: number): number[][] {
-  const pieces = TEXT.split(BORDER).map((piece) => tokenizer.encode(piece, { frame: false }));
-  const starts = pieces.map((_, i) => pieces.slice(0, i).flat().length);
+/** Pieces of our own text, to their ends; more streams than pieces end inside them. */
+export function ownSegments(tokenizer: Tokenizer, count: number, length: number): number[][] {
+  const pieces = TEXT.trimEnd().split(BORDER).map((piece) =>
+    tokenizer.encode(`${piece}\n\n`, { frame: false })
+  );
+  const ends = pieces.map((_, i) => pieces.slice(0, i + 1).flat().length);
   const all = pieces.flat();
   return Array.from({ length: count }, (_, p) => {
-    const start = starts[p % pieces.length]! + Math.floor(p / pieces.length) * length;
-    return Array.from({ length }, (_, i) => all[(start + i) % all.length]!);
+    const end = ends[p % pieces.length]! - Math.floor(p / pieces.length) * length;
+    return Array.from({ length }, (_, i) => all.at((end - length + i) % all.length)!);
   });
 }
 
 /**
- * Cuts `count` segments of `length` tokens, evenly spread over a text. They overlap only when the text
- * is shorter than all of them together.
+ * Cuts `count` segments of `length` tokens, evenly spread over a text, the last to its end, the others to the
+ * next end of a line: a model takes up what breaks off, and forgets what it was asked. They overlap only
+ * when the text is shorter than all of them together.
  * @throws {DataError} for a text shorter than a segment
  */
-export function cutSegments(tokens: readonly number[], count: number, length: number): number[][] {
-  const last = tokens.length - length;
-  if (last < 0) {
+export function cutSegments(
+  tokens: readonly number[],
+  count: number,
+  length: number,
+  endsLine: (token: number) => boolean,
+): number[][] {
+  const spare = tokens.length - length;
+  if (spare < 0) {
     throw new DataError(
       `the text of \`--prefix-text\` has ${tokens.length} tokens, fewer than \`--prefix-tokens ${length}\``,
     );
   }
   return Array.from({ length: count }, (_, p) => {
-    const start = count === 1 ? 0 : Math.floor(p * last / (count - 1));
-    return tokens.slice(start, start + length);
+    const [end, next] = [p, p + 1].map((i) => length + Math.floor(i * spare / (count - 1 || 1)));
+    const line = tokens.slice(end! - 1, next! - 1).findIndex(endsLine);
+    const cut = p === count - 1 ? tokens.length : end! + Math.max(0, line);
+    return tokens.slice(cut - length, cut);
   });
 }

@@ -61,10 +61,7 @@ const host = Deno.env.get("PARSCALE_TEST_PROGRAM") || !Deno.mainModule.endsWith(
   : new Host(environment());
 
 /** The program with a line, in the environment of the tests; for those that do more than run it. */
-export function parscale(
-  line: Line,
-  { env, ...options }: Deno.CommandOptions = {},
-): Deno.Command {
+export function parscale(line: Line, { env, ...options }: Deno.CommandOptions = {}): Deno.Command {
   const [program, ...first] = PROGRAM;
   return new Deno.Command(program!, {
     args: [...first, ...wordsOf(line)],

@@ -159,10 +159,7 @@ export function maxDifference(actual: ArrayLike<number>, expected: ArrayLike<num
 }
 
 /** Largest difference relative to the largest number expected, if that is above 1. */
-export function relativeDifference(
-  actual: ArrayLike<number>,
-  expected: ArrayLike<number>,
-): number {
+export function relativeDifference(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
   return maxDifference(actual, expected) / Math.max(1, ...Array.from(expected, Math.abs));
 }
 

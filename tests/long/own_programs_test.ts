@@ -29,11 +29,12 @@ Deno.test("own programs run in the sandbox with their tests, and need leave", ()
     await assertRefusals([[line, 2, "pass `--allow-code-execution`"]], { cwd });
   }));
 
-Deno.test("of several samples to a problem those that passed are kept, each once", () =>
+Deno.test("of several samples to a problem those that passed are kept, each once, without comments after them", () =>
   withTasks({ "programs.jsonl": PROGRAMS }, async (cwd) => {
     const inc = (text: string, sample: number) => ({ task: "programs", doc_id: 1, sample, text });
     const right = "def inc(x):\n    return x + 1\n";
-    const stdin = jsonLines(inc(right, 0), inc("def inc(x):\n    return x\n", 1), inc(right, 2));
+    const samples = [right, "def inc(x):\n    return x\n", `${right}\n# Check it`];
+    const stdin = jsonLines(...samples.map(inc));
     const line = "eval --score - --tasks programs.jsonl --ids 1 --allow-code-execution";
     const { stderr } = await runParscale(`${line} --passing --out run`, { cwd, stdin });
     assertStringIncludes(stderr, "1 answer of 3 passed");

@@ -122,34 +122,25 @@ test(
   },
 );
 
-test(
-  "ranks that srun starts without their MPI are refused",
-  KINDS[1]!.missing,
-  async (place) => {
-    const line = ["srun", "-n", "2", "--mpi=none", ...programLine(place.args(`${RUN} --steps 2`))];
-    const env = { ...place.env, PARSCALE_MPI: "libmpich.so.12" };
-    const { code, stderr } = await slurm.run([...line, "--out", "no"], place.cwd, env);
-    assertEquals(code, 4, stderr);
-    assertStringIncludes(stderr, "error: Slurm started 2 ranks, but MPICH sees 1");
-    assertStringIncludes(stderr, "hint: with srun, pass --mpi=pmix for Open MPI or --mpi=pmi2");
-    assert(!place.exists("no"));
-  },
-);
+/** Libraries of MPI, and what is said where srun starts ranks without them. */
+const WITHOUT_MPI = [
+  ["libmpi.so.40", "srun started this process without PMIx", "pass --mpi=pmix to srun"],
+  ["libmpich.so.12", "Slurm started 2 ranks, but MPICH sees 1", "with srun, pass --mpi=pmix for"],
+] as const;
 
-test(
-  "srun without --mpi=pmix is refused before Open MPI aborts, and the flag is named",
-  KINDS[0]!.missing,
-  async (place) => {
-    const line = ["srun", "-n", "2", "--mpi=none", ...programLine(place.args(`${RUN} --steps 2`))];
-    const env = { ...place.env, PARSCALE_MPI: "libmpi.so.40" };
-    const { code, stderr } = await slurm.run([...line, "--out", "no"], place.cwd, env);
+for (const [i, [library, message, hint]] of WITHOUT_MPI.entries()) {
+  test(`srun without the ranks of ${library} is refused`, KINDS[i]!.missing, async (place) => {
+    const program = programLine(place.args(`${RUN} --steps 2`));
+    const line = ["srun", "-n", "2", "--mpi=none", ...program, "--out", "no"];
+    const env = { ...place.env, PARSCALE_MPI: library };
+    const { code, stderr } = await slurm.run(line, place.cwd, env);
     assertEquals(code, 4, stderr);
-    assertStringIncludes(stderr, "error: srun started this process without PMIx");
-    assertStringIncludes(stderr, "hint: pass --mpi=pmix to srun");
+    assertStringIncludes(stderr, `error: ${message}`);
+    assertStringIncludes(stderr, `hint: ${hint}`);
     assert(!stderr.includes("MPI_Init"), stderr);
     assert(!place.exists("no"));
-  },
-);
+  });
+}
 
 test(
   "the notice before a time limit makes a batch job save",

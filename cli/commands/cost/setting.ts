@@ -184,15 +184,12 @@ function shapeOfFlags(values: CostValues): CostShape {
       ...(hiddenSize === undefined ? ["`--hidden-size`"] : []),
       ...(intermediateSize === undefined ? ["`--intermediate-size`"] : []),
     ];
-    throw new UsageError(
-      `\`cost\` needs \`--model\`, or ${missing.join(" and ")} of a shape`,
-      {
-        hints: [
-          "pass --model with a folder, a config.json or a size such as 1.6B",
-          "or --hidden-size and --intermediate-size, and others where they differ from the defaults",
-        ],
-      },
-    );
+    throw new UsageError(`\`cost\` needs \`--model\`, or ${missing.join(" and ")} of a shape`, {
+      hints: [
+        "pass --model with a folder, a config.json or a size such as 1.6B",
+        "or --hidden-size and --intermediate-size, and others where they differ from the defaults",
+      ],
+    });
   }
   if (numHeads % numKvHeads !== 0) {
     throw new UsageError(`\`--num-kv-heads ${numKvHeads}\` does not divide the ${numHeads} heads`, {
@@ -288,13 +285,10 @@ export function findHardware({ hardware, bandwidth, tflops }: CostValues): CostD
     return { name, ...rates, origin: "user", remark: "" };
   }
   const near = suggestionHint(name, [...DEVICES.map((device) => device.name), THIS_MACHINE]);
-  throw new UsageError(
-    `unknown hardware "${name}"`,
-    {
-      hints: [
-        ...(near === undefined ? [] : [near]),
-        "`parscale cost ls` prints the known ones; a new one needs --bandwidth and --tflops",
-      ],
-    },
-  );
+  throw new UsageError(`unknown hardware "${name}"`, {
+    hints: [
+      ...(near === undefined ? [] : [near]),
+      "`parscale cost ls` prints the known ones; a new one needs --bandwidth and --tflops",
+    ],
+  });
 }

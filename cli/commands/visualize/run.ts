@@ -84,14 +84,11 @@ export async function run(values: VisualizeValues, ctx: Context): Promise<void> 
 function requireStreams({ config }: Session, name: string): void {
   requireStreamWeights(config);
   if (config.streams > 1) return;
-  throw new DataError(
-    `"${name}" has one stream, which always has the whole weight`,
-    {
-      hints: [
-        "`parscale convert --streams 4` gives it streams; --adapter lays trained ones over it",
-      ],
-    },
-  );
+  throw new DataError(`"${name}" has one stream, which always has the whole weight`, {
+    hints: [
+      "`parscale convert --streams 4` gives it streams; --adapter lays trained ones over it",
+    ],
+  });
 }
 
 /** A text as token ids. */

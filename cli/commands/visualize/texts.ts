@@ -57,15 +57,12 @@ export function sourceOf(values: VisualizeValues): TextSource {
   }
   const task = requireTask(name);
   if (data === undefined) {
-    throw new UsageError(
-      `\`--task ${name}\` needs \`--data\``,
-      {
-        hints: [
-          "pass it with --data, or once for all in PARSCALE_DATA",
-          "`parscale eval ls` shows what each task needs and where it comes from",
-        ],
-      },
-    );
+    throw new UsageError(`\`--task ${name}\` needs \`--data\``, {
+      hints: [
+        "pass it with --data, or once for all in PARSCALE_DATA",
+        "`parscale eval ls` shows what each task needs and where it comes from",
+      ],
+    });
   }
   const shots = shotsOf(task, values.shots);
   return { kind: "task", task: name, data, ids: ids.length > 0 ? ids : [0], shots };

@@ -41,14 +41,22 @@ function hasPassed({ isCode, metrics: names }: GenerationTask, metrics: Metrics)
   return decisive.every((name) => [metrics[name] ?? 1].flat().every((value) => value === 1));
 }
 
+/** A function without the comments that introduce what a stop cut off. */
+export function completedFunction(completion: string): string {
+  return completion.replace(/(\n(#.*)?)+$/, "\n");
+}
+
 /** A code block whose start was given is closed, since its end was the stop. */
 function rowOf(
-  { answerStart }: GenerationTask,
+  { answerStart, isCode }: GenerationTask,
   { document, requests: [request] }: PlannedDocument,
   completion: string,
   isChat: boolean,
 ) {
-  if (!isChat) return { prompt: request!.context, completion };
+  if (!isChat) {
+    const own = isCode ? completedFunction(completion) : completion;
+    return { prompt: request!.context, completion: own };
+  }
   const asked = conversation(document, document.question.text)
     .filter(({ role, content }) => role !== "assistant" || content !== answerStart);
   const content = answerStart ? `${answerStart}${completion.trimEnd()}\n\`\`\`` : completion;

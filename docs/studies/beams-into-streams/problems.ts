@@ -1,11 +1,12 @@
 /**
- * Makes problems of MBPP's training split: `deno task distil-problems OUT MBPP DATA`.
+ * Makes problems of MBPP: `deno task distil-problems OUT MBPP DATA`.
  *
- * MBPP is `mbpp.jsonl` as its authors publish it (tasks 601 to 974 are the training split, 11 to 510 the
- * test split), DATA the folder with HumanEval. A problem whose function has the name of one of HumanEval or of
- * the test split, or that shares ten words in a row with one of them, is left out. Each is asked for as a
- * direct completion: signature, one-line description, first test as example. Writes `problems.jsonl` for
- * `parscale eval --tasks`, `solutions.jsonl` with MBPP's own, and `problems.json` with counts and hashes.
+ * MBPP is `mbpp.jsonl` as its authors publish it (tasks 601 to 974 are the training split, 511 to 600 the
+ * validation split, 11 to 510 the test split), DATA the folder with HumanEval. A problem whose function has
+ * the name of one of HumanEval or of the test split, or that shares ten words in a row with one of them, is
+ * left out. Each is asked for as a direct completion: signature, one-line description, first test as example.
+ * Writes `problems.jsonl` of the training split and `validation.jsonl` for `parscale eval --tasks`,
+ * `solutions.jsonl` with MBPP's own, and `problems.json` with counts and hashes.
  */
 import { join } from "node:path";
 import { gramsOf, readGzip } from "../qwen-humaneval/corpus.ts";
@@ -76,7 +77,7 @@ if (import.meta.main) {
     rows.filter(({ task_id }) => task_id >= first && task_id <= last);
   const humaneval = (await readGzip(join(data, "humaneval/HumanEval.jsonl.gz")))
     .map((line) => JSON.parse(line));
-  const test = among(11, 510), train = among(601, 974);
+  const test = among(11, 510), train = among(601, 974), validation = among(511, 600);
   const names = new Set([...test.map(nameOf), ...humaneval.map(({ entry_point }) => entry_point)]);
   const grams = new Set([
     ...test.flatMap((row) => wordsOf(textOf(row))),
@@ -84,25 +85,33 @@ if (import.meta.main) {
       ...wordsOf(prompt + canonical_solution),
     ]),
   ]);
-  const otherNames = train.filter((row) => !names.has(nameOf(row)));
-  const clean = otherNames.filter((row) => !wordsOf(textOf(row)).some((one) => grams.has(one)));
-  const problems = clean.flatMap((row) => problemOf(row) ?? []);
+  const clean = (rows: readonly Row[]) => {
+    const otherNames = rows.filter((row) => !names.has(nameOf(row)));
+    const left = otherNames.filter((row) => !wordsOf(textOf(row)).some((one) => grams.has(one)));
+    return { otherNames, left, problems: left.flatMap((row) => problemOf(row) ?? []) };
+  };
+  const { otherNames, left, problems } = clean(train);
   const lines = (rows: readonly object[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
-  const asked = lines(problems.map(({ completion: _, ...problem }) => problem));
+  const asLines = (problems: readonly Problem[]) =>
+    lines(problems.map(({ completion: _, ...problem }) => problem));
+  const asked = asLines(problems);
+  const { problems: held } = clean(validation);
   const solutions = problems.filter(({ completion }) => completion !== undefined);
   const solved = lines(
     solutions.map(({ prompt, completion }) => ({ prompt: `${prompt}\n`, completion })),
   );
   await Deno.mkdir(out, { recursive: true });
   await Deno.writeTextFile(join(out, "problems.jsonl"), asked);
+  await Deno.writeTextFile(join(out, "validation.jsonl"), asLines(held));
   await Deno.writeTextFile(join(out, "solutions.jsonl"), solved);
   const counts = {
     training_split: train.length,
     same_name: train.length - otherNames.length,
-    ten_words: otherNames.length - clean.length,
-    other_form: clean.length - problems.length,
+    ten_words: otherNames.length - left.length,
+    other_form: left.length - problems.length,
     problems: problems.length,
     solutions: solutions.length,
+    validation: held.length,
     sha256: await sha256(asked),
   };
   await Deno.writeTextFile(join(out, "problems.json"), `${JSON.stringify(counts, null, 2)}\n`);

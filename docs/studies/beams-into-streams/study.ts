@@ -8,6 +8,7 @@
  * `results`, which `report.ts` reads.
  */
 import { fileURLToPath } from "node:url";
+import { completedFunction } from "../../../core/eval/harness/passing.ts";
 import { cutAtStops } from "../../../core/eval/harness/predict.ts";
 import { codeStops } from "../../../core/eval/tasks/code.ts";
 import { exists, parscale, type Total } from "../frozen-smollm2/study.ts";
@@ -60,7 +61,10 @@ export const LABELS: Readonly<Record<string, string>> = {
   "p4-4": "P=4, prefixes of 48, 4 beams",
 };
 
-/** Steps of two rows of 512 tokens, at the rates that `train` chooses. */
+/** Rates of prefixes that are tried; the first is what `train` chooses. */
+const RATES = ["0.02", "0.005"];
+
+/** Steps of two rows of 512 tokens. */
 const TRAIN = "--train-params introduced --epochs 3 --seq-len 512 --batch 2 --micro-batch 1";
 
 /** Benchmarks of the answers. */
@@ -74,6 +78,9 @@ export type Benchmark = keyof typeof BENCHMARKS;
 
 /** The study in a folder of runs. */
 class Study {
+  /** Of prefixes. */
+  rate = RATES[0]!;
+
   constructor(
     readonly runs: string,
     readonly model: string,
@@ -82,9 +89,14 @@ class Study {
     readonly corpus: string,
   ) {}
 
+  /** Folder of an arm, or of what a method answered. */
+  #folder(name: string, seed: number): string {
+    return `${this.runs}/${name}-${seed}${name.startsWith("source") ? "" : `-${this.rate}`}`;
+  }
+
   /** Flags that open the source, or a trained arm of a seed. */
   #open(arm: string, seed: number): string[] {
-    return ["--model", arm in ARMS ? `${this.runs}/${arm}-${seed}` : this.model];
+    return ["--model", arm in ARMS ? this.#folder(arm, seed) : this.model];
   }
 
   /** The file of training rows; those of a model are its answers. */
@@ -107,7 +119,7 @@ class Study {
     const samples = await readLines(passing.replace("passing.jsonl", "samples.jsonl"));
     const rows = samples.map(({ doc_id, text }) => ({
       prompt: `${problems[doc_id].prompt}\n`,
-      completion: cutAtStops(text, codeStops("humaneval")),
+      completion: completedFunction(cutAtStops(text, codeStops("humaneval"))),
     }));
     const out = `${this.runs}/unverified.jsonl`;
     await Deno.writeTextFile(out, rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
@@ -116,15 +128,14 @@ class Study {
 
   /** Trains an arm, or continues with it; keeps what its streams came to. */
   async train(name: string, seed = 0): Promise<void> {
-    const arm = ARMS[name]!, out = `${this.runs}/${name}-${seed}`;
+    const arm = ARMS[name]!, out = this.#folder(name, seed);
     if (!await exists(`${out}.done`)) {
       const data = ["--data", await this.rows(arm.rows), "--seed", String(seed), "--out", out];
-      const fresh = ["--model", this.model, ...arm.flags.split(" "), ...TRAIN.split(" "), ...data];
+      const rate = arm.flags.includes("lora") ? [] : ["--lr-prefix", this.rate];
+      const flags = [...arm.flags.split(" "), ...TRAIN.split(" "), ...rate, ...data];
       const resumes = await exists(`${out}/last`);
-      await parscale([
-        "train",
-        ...(resumes ? ["--resume", "--out", out] : [...fresh, "--overwrite"]),
-      ]);
+      const how = resumes ? ["--resume", "--out", out] : ["--model", this.model, ...flags];
+      await parscale(["train", ...how, ...(resumes ? [] : ["--overwrite"])]);
       await Deno.writeTextFile(`${out}.done`, "");
     }
     const metrics = await readLines(`${out}/metrics.jsonl`);
@@ -132,20 +143,39 @@ class Study {
     await keep("training", `${name}-${seed}`, { step, tokens, loss_ema, stream_weights });
   }
 
+  /** Trains P=1 at every rate, and takes the rate that passes most validation problems. */
+  async chooseRate(): Promise<void> {
+    const passed: (readonly [rate: string, count: number])[] = [];
+    for (const rate of RATES) {
+      this.rate = rate;
+      await this.train("p1");
+      const tasks = ["--tasks", `${this.problems}/validation.jsonl`, "--max-tokens", "256"];
+      const { base } = await this.#evaluate("p1", "validation", tasks, 0);
+      await keep("validation", rate, base);
+      passed.push([rate, base.reduce((sum, one) => sum + one, 0)]);
+    }
+    [this.rate] = passed.toSorted(([, a], [, b]) => b - a)[0]!;
+  }
+
   /** Answers of a method to a benchmark, greedy or by beams. */
   async answer(method: string, benchmark: Benchmark, seed = 0): Promise<void> {
-    const [, arm = method, beams] = /^(.+)-([24])$/.exec(method) ?? [];
-    const out = `${this.runs}/${method}-${seed}.${benchmark}`;
-    const how = beams ? ["--num-beams", beams] : ["--batch", "8"];
     const task = [...BENCHMARKS[benchmark].split(" "), "--data", this.data];
+    const passes = await this.#evaluate(method, benchmark, task, seed);
+    await keep("passes", `${method}-${seed}.${benchmark}`, passes);
+  }
+
+  async #evaluate(method: string, name: string, task: readonly string[], seed: number) {
+    const [, arm = method, beams] = /^(.+)-([24])$/.exec(method) ?? [];
+    const out = `${this.#folder(method, seed)}.${name}`;
+    const how = beams ? ["--num-beams", beams] : ["--batch", "8"];
     const flags = [...task, ...how, "--allow-code-execution", "--resume", "--out", out];
     await parscale(["eval", ...this.#open(arm, seed), ...flags]);
-    await keep("passes", `${method}-${seed}.${benchmark}`, passesOf(out));
+    return passesOf(out);
   }
 
   /** Losses of held-out library functions. */
   async score(arm: string, seed = 0): Promise<void> {
-    const out = `${this.runs}/${arm}-${seed}.scores.jsonl`;
+    const out = `${this.#folder(arm, seed)}.scores.jsonl`;
     if (!await exists(out)) {
       const flags = ["--quantize", "none", "--jsonl", "--out", out];
       await parscale([
@@ -189,7 +219,8 @@ if (import.meta.main) {
   await Deno.mkdir(runs, { recursive: true });
   const study = new Study(runs, model, data, problems, corpus);
   await study.answer("source", "direct");
-  for (const arm of ["p1", "p4", "lora"]) {
+  await study.chooseRate();
+  for (const arm of ["p1", "lora", "p4"]) {
     await study.train(arm);
     await study.answer(arm, "direct");
   }

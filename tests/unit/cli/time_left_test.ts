@@ -77,3 +77,9 @@ Deno.test("answers under way are taken for half done, and no total is told befor
   work.end();
   assertEquals(work.work, { done: 20, total: 20 + 3 * 10 });
 });
+
+Deno.test("a large report and a small one after it keep the rate of both", () => {
+  const rate = new Rate(0);
+  for (const [ms, done] of [[1, 1], [10, 545], [6000, 546]] as const) rate.report(ms, done);
+  assertEquals(Math.round(rate.perSecond!), 91);
+});

@@ -3,12 +3,13 @@ import { assert, assertEquals } from "@std/assert";
 import { openCheckpoint } from "../../../core/checkpoint/open.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import { prefixesFromText } from "../../../core/generate/prefix_init.ts";
-import { cutSegments } from "../../../core/session/text_start.ts";
+import { cutSegments, ownSegments } from "../../../core/session/text_start.ts";
 import { introducedValues } from "../../../core/model/init.ts";
 import { parameterSpecs } from "../../../core/model/parameters.ts";
 import type { FileTensor, HostTensor } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { logitsOf } from "../../device/engines.ts";
+import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import { maxDifference, modelFolder, TOLERANCE } from "../../device/goldens.ts";
 
 for (const name of ["qwen2-p1-tied-f32", "qwen3-p1-tied-f32", "qwen35-p1-tied-f32"]) {
@@ -34,9 +35,18 @@ for (const name of ["qwen2-p1-tied-f32", "qwen3-p1-tied-f32", "qwen35-p1-tied-f3
   });
 }
 
-Deno.test("segments are spread over the text", () => {
-  const tokens = Array.from({ length: 10 }, (_, i) => i);
-  assertEquals(cutSegments(tokens, 3, 2), [[0, 1], [4, 5], [8, 9]]);
-  assertEquals(cutSegments(tokens, 2, 10), [tokens, tokens]);
-  assertEquals(cutSegments(tokens, 1, 4), [[0, 1, 2, 3]]);
+Deno.test("segments are spread over the text, to ends of lines, the last to its end", () => {
+  const tokens = Array.from({ length: 10 }, (_, i) => i), never = () => false;
+  assertEquals(cutSegments(tokens, 3, 2, never), [[0, 1], [4, 5], [8, 9]]);
+  assertEquals(cutSegments(tokens, 3, 2, (token) => token % 3 === 0), [[2, 3], [5, 6], [8, 9]]);
+  assertEquals(cutSegments(tokens, 2, 10, never), [tokens, tokens]);
+  assertEquals(cutSegments(tokens, 1, 4, never), [[6, 7, 8, 9]]);
+});
+
+Deno.test("every stream starts from another text, which is not broken off", async () => {
+  const tokenizer = await openTokenizer(modelFolder("tiny-qwen2"));
+  const segments = ownSegments(tokenizer, 64, 48);
+  assertEquals(new Set(segments.map(String)).size, 64);
+  const ends = segments.slice(0, 25).map((ids) => tokenizer.decode(ids).slice(-2));
+  assertEquals(new Set(ends), new Set(["\n\n"]));
 });

@@ -113,14 +113,11 @@ function requireChecker(id: string, where: string): Checker {
   if (checker !== undefined) return checker;
   const name = id.split(":").at(-1)!;
   const similar = [...CHECKERS.keys()].filter((known) => name !== "" && known.includes(name));
-  throw new DataError(
-    `${where} has the unknown instruction ${JSON.stringify(id)}`,
-    {
-      hints: [
-        similar.length > 0
-          ? `did you mean ${similar.join(" or ")}?`
-          : `known instructions: ${[...CHECKERS.keys()].join(", ")}`,
-      ],
-    },
-  );
+  throw new DataError(`${where} has the unknown instruction ${JSON.stringify(id)}`, {
+    hints: [
+      similar.length > 0
+        ? `did you mean ${similar.join(" or ")}?`
+        : `known instructions: ${[...CHECKERS.keys()].join(", ")}`,
+    ],
+  });
 }

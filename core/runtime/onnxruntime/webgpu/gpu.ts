@@ -155,14 +155,11 @@ export function roomError(error: unknown, action: string): unknown {
     /^.* was false\. /,
     "",
   );
-  return new OutOfMemoryError(
-    `cannot ${action} on webgpu: not enough GPU memory (${reason})`,
-    {
-      hints: [
-        "use `--dtype f16`, `--quantize q8` or `q4`, a smaller `--batch`, or shorter texts",
-      ],
-    },
-  );
+  return new OutOfMemoryError(`cannot ${action} on webgpu: not enough GPU memory (${reason})`, {
+    hints: [
+      "use `--dtype f16`, `--quantize q8` or `q4`, a smaller `--batch`, or shorter texts",
+    ],
+  });
 }
 
 /** The smallest program there is, to find out whether there is a GPU. */
