@@ -31,7 +31,7 @@ export type ModelValues = Omit<ModelPlan, "adapter" | "templateVariables"> & {
 
 const MODEL_FLAGS = [
   ...["model", "adapter", "device", "unverified", "dtype", "threads", "memoryLimit"] as const,
-  ...["quantize", "blockSize", "weightCache", "cacheLimit", "chatTemplate"] as const,
+  ...["quantize", "blockSize", "weightCache", "cacheLimit", "chatTemplate", "speculate"] as const,
 ];
 
 /** The model that flags name; a command may lack some of them, or have several adapters. */

@@ -217,10 +217,7 @@ function split(
   const [source] = sources as [BatchSource];
   const count = source.stores.reduce((total, store) => total + store.documents, 0);
   const parts = splitDocuments(count, evalSplit, seed);
-  return [
-    [{ ...source, documents: parts.train }],
-    [{ ...source, documents: parts.eval }],
-  ];
+  return [[{ ...source, documents: parts.train }], [{ ...source, documents: parts.eval }]];
 }
 
 /** Opens the files of a run, all tokenized by one pool. The stores outlive it. */

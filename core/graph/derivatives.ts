@@ -115,10 +115,7 @@ const PRIMITIVES: { readonly [N in PrimitiveName]: DerivativeOf<N> | undefined }
   recompute: (dy) => [dy],
   slice,
   concat,
-  gather: (dy, [x, indices], { axis }) => [
-    zerosLike(x).scatterAdd(indices, dy, axis),
-    undefined,
-  ],
+  gather: (dy, [x, indices], { axis }) => [zerosLike(x).scatterAdd(indices, dy, axis), undefined],
   take_last: (dy, [x, indices]) => [zerosLike(x).addLast(indices, dy), undefined],
   scatter_add: (dy, [, indices], { axis }) => [dy, undefined, dy.gather(indices, axis)],
   add_last: (dy, [, indices]) => [dy, undefined, dy.takeLast(indices)],

@@ -55,10 +55,7 @@ export const rope = modelOp<{ heads: number }>()({
     const split = x.reshape([R, T, heads, D]);
     const low = split.slice(-1, 0, D / 2);
     const high = split.slice(-1, D / 2, D);
-    const rotated = concat([
-      low.mul(c).sub(high.mul(s)),
-      high.mul(c).add(low.mul(s)),
-    ], -1);
+    const rotated = concat([low.mul(c).sub(high.mul(s)), high.mul(c).add(low.mul(s))], -1);
     return rotated.reshape(x.shape);
   },
   vjp: ({ cos, sin }, { heads }, dy) => ({ x: rotateBack(dy, { cos, sin }, heads) }),

@@ -28,6 +28,8 @@ export interface DeviceOptions {
   readonly matrices?: MatrixKind;
   /** Columns that share one scale in q8 and q4. */
   readonly block?: number;
+  /** True if cpu gives a single row bit for bit the results of several, where that takes longer too. */
+  readonly alikeRows?: boolean | undefined;
   /**
    * Elements of matrices above which the cpu device opens a model in parts. They share an arena, which the
    * process keeps with its way of growing.
@@ -52,7 +54,7 @@ export async function openDevice(name: DeviceChoice, options: DeviceOptions = {}
     const elements = elementsFor(name, options, ["bf16", "f32"]);
     return openCuda(Number(name.split(":")[1] ?? 0), elements, options);
   }
-  const { threads, splitAbove, matrices = "f32", block = DEFAULT_BLOCK } = options;
+  const { threads, splitAbove, alikeRows, matrices = "f32", block = DEFAULT_BLOCK } = options;
   const format = matrices === "f32" ? { kind: matrices } : { kind: matrices, block };
   if (name === "webgpu") {
     const { WebGpuDevice } = await import("./onnxruntime/webgpu.ts");
@@ -69,7 +71,7 @@ export async function openDevice(name: DeviceChoice, options: DeviceOptions = {}
     return openTfjs();
   }
   const { CpuDevice } = await import("./onnxruntime/cpu.ts");
-  return new CpuDevice({ threads, splitAbove, matrices: format });
+  return new CpuDevice({ threads, splitAbove, alikeRows, matrices: format });
 }
 
 /** Element types besides f32, and the device that supports each. */

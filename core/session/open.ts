@@ -27,6 +27,8 @@ export interface OpenOptions extends FindOptions, MatrixOptions {
   readonly dtype?: ElementChoice;
   /** Threads to compute with; all cores unless given. */
   readonly threads?: number | undefined;
+  /** Most tokens that will be drafted; above 0 single rows are computed as several are, as drafts need. */
+  readonly speculate?: number | undefined;
   /** Keeps quantized weights, and those of a GGUF file, in the cache folder for the next start. */
   readonly weightCache?: boolean;
   /** Bytes of that cache; those not used for longest go first. Unlimited unless given. */
@@ -64,6 +66,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   threads: whole(1),
   quantize: oneOf("none", "q8", "q4"),
   blockSize: whole(16),
+  speculate: whole(0),
   weightCache: SWITCH,
   cacheLimit: number(0, Infinity, "a number of bytes"),
   memoryLimit: number(1, Infinity, "a number of bytes"),
@@ -92,7 +95,8 @@ export async function openModel(model: string, options: OpenOptions = {}): Promi
   const keepsCodes = options.quantize === undefined && quantizes(name);
   const kept = await keptWeights(checkpoint, format, { ...options, keepsCodes });
   const stored = weightsOf(kept, { keepsCodes });
-  const device = await openDevice(name, { ...options, ...format, matrices: format.kind });
+  const kinds = { ...format, matrices: format.kind, alikeRows: Boolean(options.speculate) };
+  const device = await openDevice(name, { ...options, ...kinds });
   try {
     const { config } = checkpoint;
     // An adapter is bound, not built in, so that another one can take its place.

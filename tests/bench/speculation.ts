@@ -129,6 +129,7 @@ using session = await openModel(flags.model, {
   device: "cpu",
   threads,
   sharesBackbone: true,
+  speculate,
   ...(quantize && { quantize }),
 });
 for (const P of flags.streams.split(",").map(Number)) {

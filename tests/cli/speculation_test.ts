@@ -9,9 +9,9 @@ const SAME = 300;
 Deno.test("generate: rows are equal with drafts and without, and --timings has tokens a step", async () => {
   const stdin = jsonLines({ prompt: "once upon a time" }, { tokens: [5, 6, 7, 5, 6] });
   const line = `generate --model ${CHAT_MODEL} --max-tokens 60 --ignore-eos --batch 1 --timings`;
-  for (
-    const how of ["", `--logit-bias ${SAME}=100`, "--temperature 0.5 --repetition-penalty 1.1"]
-  ) {
+  const repeats = `--logit-bias ${SAME}=100`,
+    sampled = "--temperature 0.5 --repetition-penalty 1.1";
+  for (const how of ["", repeats, `--quantize q4 ${repeats}`, sampled]) {
     const all = [0, 3, 31].map((count) => rowsOf(`${line} ${how} --speculate ${count}`, { stdin }));
     const [plain, ...speculated] = await Promise.all(all);
     for (const rows of speculated) {
@@ -33,13 +33,8 @@ Deno.test("chat: answers are equal with drafts and without", async () => {
 });
 
 Deno.test("serve: answers are equal with drafts and without; usage and metrics count these", async () => {
-  const body = {
-    prompt: "once upon",
-    max_tokens: 60,
-    ignore_eos: true,
-    temperature: 0,
-    logprobs: 2,
-  };
+  const asked = { prompt: "once upon", max_tokens: 60, ignore_eos: true };
+  const body = { ...asked, temperature: 0, logprobs: 2 };
   const bias = { [SAME]: 100 };
   const answers = async (flags: string) => {
     await using server = await TestServer.start(`--model ${CHAT_MODEL} ${flags}`);

@@ -258,10 +258,7 @@ export const command = defineCommand({
       "--bandwidth 200 --tflops 20 --capacity 16",
     "On this machine": "parscale cost --model qwen-p4 --hardware this-machine --streams 1,4",
   },
-  arguments: [
-    modelArgument,
-    { name: "ls", summary: "List the known hardware", choices: ["ls"] },
-  ],
+  arguments: [modelArgument, { name: "ls", summary: "List the known hardware", choices: ["ls"] }],
   flags: {
     ...modelFlags,
     ...workFlags,

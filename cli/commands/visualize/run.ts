@@ -85,9 +85,7 @@ function requireStreams({ config }: Session, name: string): void {
   requireStreamWeights(config);
   if (config.streams > 1) return;
   throw new DataError(`"${name}" has one stream, which always has the whole weight`, {
-    hints: [
-      "`parscale convert --streams 4` gives it streams; --adapter lays trained ones over it",
-    ],
+    hints: ["`parscale convert --streams 4` gives it streams; --adapter lays trained ones over it"],
   });
 }
 

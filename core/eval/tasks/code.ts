@@ -164,11 +164,7 @@ function publishedTask(name: Benchmark, about: Omit<About, "name">): GenerationT
 export const humaneval = publishedTask("humaneval", {
   title: "HumanEval",
   source: "evalplus/humanevalplus_release v0.1.10 (HumanEvalPlus.jsonl.gz), or openai/human-eval",
-  rows: [
-    "humaneval_plus/HumanEvalPlus",
-    "humaneval/HumanEvalPlus",
-    "humaneval/HumanEval",
-  ],
+  rows: ["humaneval_plus/HumanEvalPlus", "humaneval/HumanEvalPlus", "humaneval/HumanEval"],
   size: { rows: 164 },
 });
 

@@ -39,6 +39,8 @@ export interface CpuOptions {
   readonly threads?: number;
   /** Format of matrices in memory; default f32. */
   readonly matrices?: MatrixFormat;
+  /** True to give a single row bit for bit the results of several, where that takes longer too. */
+  readonly alikeRows?: boolean | undefined;
   /** Elements of matrices that are worth a session of their own; tests take fewer. */
   readonly splitAbove?: number;
 }
@@ -78,7 +80,7 @@ export class CpuDevice extends HostDevice implements Device {
 
   /** Loads ONNX Runtime. Throws `EnvironmentError` when that is not possible. */
   constructor(
-    { threads = usableCores(), matrices = { kind: "f32" }, splitAbove }: CpuOptions = {},
+    { threads = usableCores(), matrices = { kind: "f32" }, alikeRows, splitAbove }: CpuOptions = {},
   ) {
     super();
     this.#splitAbove = splitAbove;
@@ -89,7 +91,7 @@ export class CpuDevice extends HostDevice implements Device {
     let packing: Promise<void> | undefined;
     const tables = new WeakMap<Weights, Tables>();
     this.#pool = new SessionPool(
-      { matrices, target: CPU_TARGET, readsFiles: true, heldBytes },
+      { matrices, alikeRows, target: CPU_TARGET, readsFiles: true, heldBytes },
       ({ lowered, weights, isPart, fixedSizes }, folder) => {
         const configure = (options: Handle) => {
           api.setThreads(options, threads);

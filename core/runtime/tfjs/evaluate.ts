@@ -101,10 +101,7 @@ const writeSlots: Evaluate = (tf, [buffer, update, start], _, shape) => {
   const rows = tf.reshape(tf.range(0, R * K, 1, "int32"), [R, K, 1]);
   const slots = tf.add(tf.reshape(start, [R, 1, 1]), tf.range(0, T, 1, "int32"));
   const at = tf.stack([rows, slots].map((x) => tf.reshape(tf.broadcastTo(x, grid), [-1])), 1);
-  const [old, fresh] = [
-    tf.reshape(buffer, [R * K, S, D]),
-    tf.reshape(update, [R * K * T, D]),
-  ];
+  const [old, fresh] = [tf.reshape(buffer, [R * K, S, D]), tf.reshape(update, [R * K * T, D])];
   return tf.reshape(tf.tensorScatterUpdate(old, at, fresh), shape);
 };
 

@@ -142,9 +142,6 @@ export const VALUE_FILTERS: Readonly<Record<string, Signature<Value>>> = {
   safe: signature("", (value: Value) => value instanceof Markup ? value : new Markup(str(value))),
   string: signature("", (value: Value) => value instanceof Markup ? value : str(value)),
   tojson: signature("ensure_ascii= indent= separators= sort_keys=", json),
-  trim: signature(
-    "chars=",
-    (value: Value, chars: Given) => strip(str(value), optionalText(chars)),
-  ),
+  trim: signature("chars=", (value: Value, chars: Given) => strip(str(value), optionalText(chars))),
   upper: onText((text) => text.toUpperCase()),
 };

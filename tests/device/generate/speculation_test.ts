@@ -22,12 +22,15 @@ for (
   });
 }
 
-Deno.test("q8 and four streams: random requests with drafts give the events without", async () => {
-  const q8 = new CpuDevice({ threads: 2, matrices: { kind: "q8", block: 32 } });
-  const coded = await openGolden("qwen2-p4-untied-f32", q8);
-  if (await isExact(coded, 8)) await compareRandom(coded, 5000, 16);
-  q8.close();
-});
+for (const kind of ["q8", "q4"] as const) {
+  Deno.test(`${kind} and four streams: random requests with drafts give the events without`, async () => {
+    const matrices = { kind, block: 32 };
+    const device = new CpuDevice({ threads: 2, matrices, alikeRows: kind === "q4" });
+    const coded = await openGolden("qwen2-p4-untied-f32", device);
+    if (await isExact(coded, 8)) await compareRandom(coded, 5000, 16);
+    device.close();
+  });
+}
 
 Deno.test("drafts from prompt and answer are kept where the answer repeats", async () => {
   const all = () => [request(prompt(3, 20), { maxTokens: 200 })];

@@ -128,9 +128,5 @@ export function copyScalars(shape: Shape, target: Walk, source: Walk): Sizes {
 
 /** Sizes before, of and after an axis. */
 export function around(shape: Shape, axis: number): [outer: number, size: number, inner: number] {
-  return [
-    elementCount(shape.slice(0, axis)),
-    shape[axis]!,
-    elementCount(shape.slice(axis + 1)),
-  ];
+  return [elementCount(shape.slice(0, axis)), shape[axis]!, elementCount(shape.slice(axis + 1))];
 }

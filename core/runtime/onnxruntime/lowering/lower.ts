@@ -83,6 +83,8 @@ export interface LoweringOptions {
   readonly weights: Weights;
   /** Format of matrices that have none of their own. */
   readonly matrices: MatrixFormat;
+  /** True to compute a single row as several are; see `Lowering.doublesRows`. */
+  readonly alikeRows?: boolean | undefined;
   readonly target: Target;
   /** Returns the place of a weight in a file; undefined when it is given in memory. */
   readonly place?: (use: WeightUse) => WeightPlace | undefined;
@@ -250,9 +252,11 @@ export class Lowering {
   /**
    * True if a single row is multiplied by a 4-bit matrix as two rows. The library's kernel for one row rounds
    * differently, so that results would depend on the number of rows. Two rows take 1.4 times as long as one:
-   * only for files with few such matrices, as Q4_K_M files of models whose rows have 896 elements.
+   * only where it is asked for, and for files with few such matrices, as Q4_K_M files of models whose rows
+   * have 896 elements.
    */
   get doublesRows(): boolean {
+    if (this.options.alikeRows) return true;
     const sums = { q8: 0, q4: 0 };
     for (const weight of this.options.weights.values()) {
       const format = "format" in weight ? weight.format : undefined;

@@ -32,7 +32,7 @@ export interface Ready {
 }
 
 /** Options of all sessions of a pool. */
-export interface PoolOptions extends Pick<LoweringOptions, "target" | "matrices"> {
+export interface PoolOptions extends Pick<LoweringOptions, "target" | "matrices" | "alikeRows"> {
   /** True if the library reads weights from files where it can. */
   readonly readsFiles?: boolean;
   /** Returns the bytes of a weight that stay in memory, in a file or given; all unless told. */
@@ -63,12 +63,13 @@ export class SessionPool {
 
   /** Lowers a prepared program. */
   lower(program: Program, weights: Weights, { fixedSizes = false }: CompileOptions = {}): Ready {
-    const { matrices, target } = this.options;
+    const { matrices, alikeRows, target } = this.options;
     const places = this.#placesOf(weights);
     const { placeholder } = places ?? {};
     const lowered = lower(program, {
       weights,
       matrices,
+      alikeRows,
       target,
       fixedSizes,
       ...(places ? { place: places.find } : {}),

@@ -156,9 +156,7 @@ export function roomError(error: unknown, action: string): unknown {
     "",
   );
   return new OutOfMemoryError(`cannot ${action} on webgpu: not enough GPU memory (${reason})`, {
-    hints: [
-      "use `--dtype f16`, `--quantize q8` or `q4`, a smaller `--batch`, or shorter texts",
-    ],
+    hints: ["use `--dtype f16`, `--quantize q8` or `q4`, a smaller `--batch`, or shorter texts"],
   });
 }
 
