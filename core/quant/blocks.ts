@@ -245,12 +245,7 @@ const LAYOUTS = {
   Q4_0: { elements: 32, bytes: 18, decode: nibbles(2, { zero: 8 }) },
   Q4_1: { elements: 32, bytes: 20, decode: nibbles(4, { min: 2 }), unpack: unpackQ4_1 },
   Q5_0: { elements: 32, bytes: 22, decode: nibbles(6, { high: 2, zero: 16 }) },
-  Q5_1: {
-    elements: 32,
-    bytes: 24,
-    decode: nibbles(8, { high: 4, min: 2 }),
-    unpack: unpackQ5_1,
-  },
+  Q5_1: { elements: 32, bytes: 24, decode: nibbles(8, { high: 4, min: 2 }), unpack: unpackQ5_1 },
   Q8_0: {
     elements: 32,
     bytes: 34,

@@ -118,8 +118,13 @@ export function quantize(
   }
 }
 
-/** Codes, scales and offsets of blocks of a GGUF file. Nothing but offsets is rounded. */
-export function repack(blocks: Uint8Array, type: BlockType, target: Quantized): void {
+/** Codes, scales and offsets of blocks of a GGUF file, in their format. Nothing but offsets is rounded. */
+export function repack(
+  blocks: Uint8Array,
+  type: BlockType,
+  { kind, block }: QuantizedFormat,
+  target: Quantized,
+): void {
   const { bytes, elements, unpack } = BLOCKS[type], kernel = KERNELS[type];
   if (!kernel) {
     for (let at = 0, i = 0; at < blocks.length; at += bytes) unpack!(blocks, at, target, i++);
@@ -130,45 +135,26 @@ export function repack(blocks: Uint8Array, type: BlockType, target: Quantized): 
   for (let first = 0; first * bytes < blocks.length; first += step) {
     const part = blocks.subarray(first * bytes, (first + step) * bytes);
     new Uint8Array(memory.buffer, at.stored).set(part);
-    kernel.run(at, at.stored + part.length);
-    const made = part.length / bytes * kernel.scales, done = first * kernel.scales;
-    const codeBytes = elements / kernel.scales * kernel.bits / 8;
+    kernel(at, at.stored + part.length);
+    const made = part.length / bytes * elements / block, done = first * elements / block;
+    const codeBytes = kind === "q8" ? block : block / 2;
     codes.set(new Uint8Array(memory.buffer, at.codes, made * codeBytes), done * codeBytes);
     scales.set(new Float32Array(memory.buffer, at.scales, made), done);
     offsets?.set(new Float32Array(memory.buffer, at.values, made), done);
   }
 }
 
-/** Repacks blocks from `stored` to `end`; offsets go where values are in quantizing. */
-interface Kernel {
-  /** Per block. */
-  readonly scales: number;
-  /** Of a code. */
-  readonly bits: 8 | 4;
-  readonly run: (at: Addresses, end: number) => void;
-}
+/** Kernel of a type without an offset, of 32 elements a block. */
+const blocksOf = (bits: number) => ({ stored, codes, scales }: Addresses, end: number) =>
+  repackBlocks(stored, end, bits, codes, scales);
 
-/** Kernels of types without an offset, of 32 elements a block. */
-const blocksOf = (bits: number): Kernel => ({
-  scales: 1,
-  bits: bits === 4 ? 4 : 8,
-  run: ({ stored, codes, scales }, end) => repackBlocks(stored, end, bits, codes, scales),
-});
-
-const KERNELS: Partial<Readonly<Record<BlockType, Kernel>>> = {
+/** Kernels that repack blocks from `stored` to `end`; offsets go where values are in quantizing. */
+const KERNELS: Partial<Record<BlockType, (at: Addresses, end: number) => void>> = {
   Q8_0: blocksOf(8),
   Q5_0: blocksOf(5),
   Q4_0: blocksOf(4),
-  Q6_K: {
-    scales: 16,
-    bits: 8,
-    run: ({ stored, codes, scales }, end) => repackQ6K(stored, end, codes, scales),
-  },
-  Q4_K: {
-    scales: 8,
-    bits: 4,
-    run: ({ stored, codes, scales, values }, end) => repackQ4K(stored, end, codes, scales, values),
-  },
+  Q6_K: ({ stored, codes, scales }, end) => repackQ6K(stored, end, codes, scales),
+  Q4_K: ({ stored, codes, scales, values }, end) => repackQ4K(stored, end, codes, scales, values),
 };
 
 /** Addresses in the memory of the kernels. */
@@ -213,13 +199,11 @@ function loadRows(
 /** Returns the values of codes: the inverse of `quantize` up to rounding. */
 export function dequantize(
   { codes, scales, offsets }: Quantized,
-  rows: number,
-  columns: number,
-  bits: 8 | 4,
-  block: number,
+  shape: readonly number[],
+  format: QuantizedFormat,
 ): Float32Array {
+  const { rows, columns, bits, blocks } = packing(shape, format), { block } = format;
   const zero = 1 << (bits - 1);
-  const blocks = Math.ceil(columns / block);
   const values = new Float32Array(rows * columns);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {

@@ -203,7 +203,7 @@ export function quantizeRows(
   for (let done = 0; done < rows.count; done += step) {
     const first = rows.first + done, count = Math.min(step, rows.count - done);
     const part = fromRow(target, done, packed);
-    if (repacks) repackRows(weight, { first, count }, part, read);
+    if (repacks) repackRows(weight, { first, count }, format, part, read);
     else {
       const into = buffer.subarray(0, count * rowSize);
       storedElements(weight, first * rowSize, into.length, read, into);
@@ -216,6 +216,7 @@ export function quantizeRows(
 function repackRows(
   weight: StoredWeight,
   { first, count }: { readonly first: number; readonly count: number },
+  format: QuantizedFormat,
   target: Quantized,
   read: ReadBytes,
 ): void {
@@ -224,5 +225,5 @@ function repackRows(
   const parts = [...spans(weight, first * columns, count * columns)].map(([from, length]) =>
     read(weight.offset + from / elements * bytes, length / elements * bytes)
   );
-  repack(parts.length === 1 ? parts[0]! : joinBytes(parts), type, target);
+  repack(parts.length === 1 ? parts[0]! : joinBytes(parts), type, format, target);
 }

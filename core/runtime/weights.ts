@@ -4,7 +4,6 @@ import { toF32Into, type WeightType } from "../base/dtype.ts";
 import {
   dequantize,
   type MatrixFormat,
-  packing,
   quantize,
   type Quantized,
   type QuantizedFormat,
@@ -31,14 +30,13 @@ export function weightValues(stored: Weight): Float32Array {
 }
 
 function codedValues({ shape, format, codes, ...numbers }: QuantizedTensor): Float32Array {
-  const { rows, columns, bits } = packing(shape, format);
   const { scales, offsets } = numbers;
   const parts = {
     codes: readRange(codes),
     scales: new Float32Array(readRange(scales).buffer),
     ...(offsets && { offsets: new Float32Array(readRange(offsets).buffer) }),
   };
-  return dequantize(parts, rows, columns, bits, format.block);
+  return dequantize(parts, shape, format);
 }
 
 /** The bytes of a weight as they are stored. Throws what the file system throws. */
@@ -46,16 +44,7 @@ export function storedBytes(stored: Weight): Uint8Array {
   const weight = fullPrecision(stored);
   if (!("path" in weight)) return hostBytes(weight);
   using file = Deno.openSync(weight.path);
-  return elementsOf(weight, readsFrom(file, weight.path));
-}
-
-/** The bytes of the elements of a weight in a file; those that are not plain are decoded into `into`. */
-export function elementsOf(
-  weight: FileTensor,
-  read: ReadBytes,
-  into?: Uint8Array<ArrayBuffer>,
-): Uint8Array<ArrayBuffer> {
-  return storedElements(weight, 0, tensorBytes(weight), read, into);
+  return storedElements(weight, 0, tensorBytes(weight), readsFrom(file, weight.path));
 }
 
 /** Codes and scales of a matrix of plain elements, or of a GGUF file. */

@@ -1,7 +1,11 @@
 /** First values of ParScale parameters with which a pretrained model stays as good as it is. */
 import { DataError } from "../base/errors.ts";
+import { Engine } from "../generate/engine.ts";
 import { prefixesFromText } from "../generate/prefix_init.ts";
 import type { ModelConfig } from "../model/config.ts";
+import { parameterSpecs } from "../model/parameters.ts";
+import type { HostTensor } from "../runtime/device.ts";
+import { openDevice } from "../runtime/mod.ts";
 import type { Tokenizer } from "../tokenizer/types.ts";
 import type { Session } from "./session.ts";
 import TEXT from "./start_text.txt" with { type: "text" };
@@ -16,7 +20,7 @@ const BORDER = "\n%%\n";
  * @throws {DataError} for a text shorter than a prefix
  */
 export async function textStart(
-  session: Session,
+  session: Pick<Session, "engine" | "openTokenizer">,
   config: ModelConfig,
   text?: string,
 ): Promise<Map<string, Float32Array<ArrayBuffer>>> {
@@ -34,6 +38,26 @@ export async function textStart(
     values.set("model.aggregate_layer.2.weight", new Float32Array(streams * config.hiddenSize));
   }
   return values;
+}
+
+/** The same of a plain model whose values are at hand, without reading it once more. */
+export async function textStartOf(
+  plain: ModelConfig,
+  values: (name: string) => Promise<Float32Array<ArrayBuffer>>,
+  openTokenizer: () => Promise<Tokenizer>,
+  { config, threads }: { readonly config: ModelConfig; readonly threads: number | undefined },
+): Promise<Map<string, Float32Array<ArrayBuffer>>> {
+  const weights = new Map<string, HostTensor>();
+  for (const { name, shape } of parameterSpecs(plain)) {
+    weights.set(name, { dtype: "f32", shape, data: await values(name) });
+  }
+  // As one part: training has an arena that grows otherwise.
+  const device = await openDevice("cpu", { threads, splitAbove: Infinity });
+  try {
+    return await textStart({ engine: new Engine(device, plain, weights), openTokenizer }, config);
+  } finally {
+    device.close();
+  }
 }
 
 /** Pieces of our own text, to their ends; more streams than pieces end inside them. */

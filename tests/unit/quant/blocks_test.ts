@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { BLOCKS, type BlockType, decodeBlocks } from "../../../core/quant/blocks.ts";
 import { formatOf } from "../../../core/quant/stored.ts";
 import { RandomStream } from "../../../core/base/random.ts";
-import { dequantize, packing, type Quantized, repack, roomFor } from "../../../core/quant/codes.ts";
+import { dequantize, type Quantized, repack, roomFor } from "../../../core/quant/codes.ts";
 import { readFixture } from "../../fixtures.ts";
 
 const GOLDEN: Readonly<Record<string, { blocks: string; values: string }>> = readFixture(
@@ -35,9 +35,9 @@ Deno.test("repacked codes stand for the same values, but for roundings of offset
     const { blocks, values } = decoded(type);
     const shape = [blocks.length / BLOCKS[type].bytes, BLOCKS[type].elements];
     const format = formatOf({ ...WEIGHT, shape, encoding: { type, byteLength: 0 } })!;
-    const quantized = roomFor(shape, format), { rows, columns, bits } = packing(shape, format);
-    repack(blocks, type, quantized);
-    const repacked = dequantize(quantized, rows, columns, bits, format.block);
+    const quantized = roomFor(shape, format);
+    repack(blocks, type, format, quantized);
+    const repacked = dequantize(quantized, shape, format);
     if (!format.offsets) assertEquals(repacked, values, type);
     const error = Math.max(...repacked.map((x, i) => Math.abs(x - values[i]!)));
     assert(error <= 2 ** -22 * Math.max(...values.map(Math.abs)), `${type}: ${error}`);
@@ -61,17 +61,16 @@ const bitsOf = ({ codes, ...numbers }: Quantized) => [
 Deno.test("vector instructions repack Q6_K and Q4_K to the bits of loops over their elements", () => {
   // More than a batch, and no whole number of them.
   const count = 600;
-  const q6 = randomBlocks("Q6_K", count),
-    expected = roomFor([count, 256], { kind: "q8", block: 16 });
+  const q6 = randomBlocks("Q6_K", count), of6 = { kind: "q8", block: 16 } as const;
+  const expected = roomFor([count, 256], of6), found = roomFor([count, 256], of6);
   for (let i = 0; i < count; i++) BLOCKS.Q6_K.unpack!(q6, i * 210, expected, i);
-  const found = roomFor([count, 256], { kind: "q8", block: 16 });
-  repack(q6, "Q6_K", found);
+  repack(q6, "Q6_K", of6, found);
   assertEquals(bitsOf(found), bitsOf(expected));
 
   const q4 = randomBlocks("Q4_K", count),
     format = { kind: "q4", block: 32, offsets: true } as const;
   const made = roomFor([count, 256], format), loop = roomFor([count, 256], format);
-  repack(q4, "Q4_K", made);
+  repack(q4, "Q4_K", format, made);
   for (let n = 0; n < count; n++) {
     const b = q4.subarray(n * 144, n * 144 + 144);
     const [d, dmin] = new Float16Array(b.slice(0, 4).buffer) as unknown as [number, number];
@@ -99,6 +98,6 @@ Deno.test("scales of repacked blocks are those of every f16", () => {
     codes: new Uint8Array(halves.length * 16),
     scales: new Float32Array(halves.length),
   };
-  repack(blocks, "Q4_0", quantized);
+  repack(blocks, "Q4_0", { kind: "q4", block: 32 }, quantized);
   assertEquals(quantized.scales, Float32Array.from(new Float16Array(halves.buffer)));
 });

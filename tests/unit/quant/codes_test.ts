@@ -18,7 +18,7 @@ function quantized(
   const codes = new Uint8Array(rows * rowBytes), scales = new Float32Array(rows * blocks);
   quantize(stored, type, shape, format, { codes, scales });
   const each = bits === 8 ? [...codes] : [...codes].flatMap((byte) => [byte & 15, byte >> 4]);
-  return { codes: each, scales, back: dequantize({ codes, scales }, ...shape, bits, block) };
+  return { codes: each, scales, back: dequantize({ codes, scales }, shape, format) };
 }
 
 /** The definition, element by element: scales of blocks, codes of values, and what they stand for. */

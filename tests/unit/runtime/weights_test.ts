@@ -9,7 +9,7 @@ import { RandomStream } from "../../../core/base/random.ts";
 import type { FileTensor, HostArray, HostTensor, Weights } from "../../../core/runtime/device.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { fromF32, type WeightType } from "../../../core/base/dtype.ts";
-import { dequantize, quantize } from "../../../core/quant/codes.ts";
+import { dequantize, quantize, roomFor } from "../../../core/quant/codes.ts";
 import { weightValues } from "../../../core/runtime/weights.ts";
 import { withScratch } from "../../scratch.ts";
 import { logitsOf } from "../../device/engines.ts";
@@ -92,17 +92,11 @@ function rounded(weights: Weights, bits: 8 | 4, block: number): Weights {
   return new Map([...weights].map(([name, weight]) => {
     const linear = /proj\.weight|lm_head|aggregate_layer\.\d\.weight/.test(name);
     if (!linear) return [name, weight];
-    const [rows, columns] = weight.shape as [number, number];
-    const blocks = Math.ceil(columns / block);
-    const quantized = {
-      codes: new Uint8Array(rows * blocks * block * bits / 8),
-      scales: new Float32Array(rows * blocks),
-    };
+    const { shape } = weight, format = { kind: bits === 8 ? "q8" : "q4", block } as const;
+    const quantized = roomFor(shape, format);
     const stored = fromF32(weightValues(weight) as Float32Array<ArrayBuffer>, "f32");
-    const format = { kind: bits === 8 ? "q8" : "q4", block } as const;
-    quantize(stored, "f32", weight.shape, format, quantized);
-    const data = dequantize(quantized, rows, columns, bits, block);
-    return [name, { dtype: "f32" as const, shape: weight.shape, data }];
+    quantize(stored, "f32", shape, format, quantized);
+    return [name, { dtype: "f32" as const, shape, data: dequantize(quantized, shape, format) }];
   }));
 }
 

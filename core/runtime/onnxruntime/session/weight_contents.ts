@@ -1,6 +1,6 @@
 /** Bytes of weights in the forms that lowered programs want, for a file or a GPU. */
 import { fromF32 } from "../../../base/dtype.ts";
-import type { QuantizedTensor, Weights } from "../../device.ts";
+import type { Weights } from "../../device.ts";
 import {
   fullPrecision,
   quantizeWeight,
@@ -31,7 +31,10 @@ export class WeightContents {
   bytes(use: WeightUse): Uint8Array<ArrayBufferLike> {
     const weight = this.weights.get(use.parameter)!;
     const { form, type } = use, part = PARTS[form];
-    if (part && "codes" in weight && !isTable(use)) return storedPart(weight, use);
+    if (part && "codes" in weight && !isTable(use)) {
+      const bytes = readRange(weight[part]!);
+      return part === "codes" ? bytes : stored(new Float32Array(bytes.buffer), type);
+    }
     if (part === "codes") return this.#quantized(use).codes;
     if (part) return stored(this.#quantized(use)[part]!, type);
     if (fullPrecision(weight).dtype === use.type) return storedBytes(weight);
@@ -48,13 +51,6 @@ export class WeightContents {
     this.#last = { place, quantized };
     return quantized;
   }
-}
-
-/** Codes as they are in the file, scales in the type asked for. */
-function storedPart(weight: QuantizedTensor, { form, type }: WeightUse): Uint8Array {
-  if (form === "blocks") return readRange(weight.codes);
-  const numbers = form === "offsets" ? weight.offsets! : weight.scales;
-  return stored(new Float32Array(readRange(numbers).buffer), type);
 }
 
 function stored(values: Float32Array, type: WeightUse["type"]): Uint8Array {

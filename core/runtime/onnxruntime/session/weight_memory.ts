@@ -10,14 +10,13 @@ import { tensorBytes } from "../../../graph/types.ts";
 import { MemoryMap } from "../../memory/memory_map.ts";
 import { toF32Into } from "../../../base/dtype.ts";
 import { hasAvx2 } from "../../../base/platform/mod.ts";
-import { elementsOf, fullPrecision, hostBytes, quantizeWeight, storedType } from "../../weights.ts";
+import { fullPrecision, hostBytes, quantizeWeight, storedType } from "../../weights.ts";
 import type { OnnxApi } from "../capi/capi.ts";
 import type { Handle } from "../capi/table.ts";
 import type { WeightUse } from "../lowering/lower.ts";
 import { codesFormat, codesInFile, isTable, PARTS } from "../lowering/weight_parts.ts";
-import type { MatrixFormat } from "../../../quant/codes.ts";
-import type { ReadBytes } from "../../../quant/stored.ts";
-import { packing } from "../../../quant/codes.ts";
+import { type ReadBytes, storedElements } from "../../../quant/stored.ts";
+import { type MatrixFormat, packing } from "../../../quant/codes.ts";
 import { type Initializers, weightBytes } from "./session.ts";
 
 interface QuantizedMemory {
@@ -133,7 +132,7 @@ export class WeightMemory implements Initializers {
   /** The bytes of a weight's elements: plain ones where they are, others decoded into `into`. */
   #bytes(weight: HostTensor | FileTensor, into?: Uint8Array<ArrayBuffer>): Uint8Array {
     if (!("path" in weight)) return hostBytes(weight);
-    return elementsOf(weight, this.#reads(weight.path), into);
+    return storedElements(weight, 0, tensorBytes(weight), this.#reads(weight.path), into);
   }
 
   #reads(path: string): ReadBytes {
