@@ -47,6 +47,5 @@ Deno.test("every stream starts from another text, which is not broken off", asyn
   const tokenizer = await openTokenizer(modelFolder("tiny-qwen2"));
   const segments = ownSegments(tokenizer, 64, 48);
   assertEquals(new Set(segments.map(String)).size, 64);
-  const ends = segments.slice(0, 25).map((ids) => tokenizer.decode(ids).slice(-2));
-  assertEquals(new Set(ends), new Set(["\n\n"]));
+  assert(segments.slice(0, 25).every((ids) => tokenizer.decode(ids).endsWith("\n\n")));
 });
