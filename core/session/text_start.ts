@@ -1,11 +1,7 @@
 /** First values of ParScale parameters with which a pretrained model stays as good as it is. */
 import { DataError } from "../base/errors.ts";
-import { Engine } from "../generate/engine.ts";
 import { prefixesFromText } from "../generate/prefix_init.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { parameterSpecs } from "../model/parameters.ts";
-import type { HostTensor } from "../runtime/device.ts";
-import { openDevice } from "../runtime/mod.ts";
 import type { Tokenizer } from "../tokenizer/types.ts";
 import type { Session } from "./session.ts";
 import TEXT from "./start_text.txt" with { type: "text" };
@@ -20,44 +16,22 @@ const BORDER = "\n%%\n";
  * @throws {DataError} for a text shorter than a prefix
  */
 export async function textStart(
-  session: Pick<Session, "engine" | "openTokenizer">,
+  session: Session,
   config: ModelConfig,
   text?: string,
 ): Promise<Map<string, Float32Array<ArrayBuffer>>> {
   const { streams, prefixTokens } = config;
   const tokenizer = await session.openTokenizer();
-  const segments = text === undefined ? ownSegments(tokenizer, streams, prefixTokens) : cutSegments(
-    tokenizer.encode(text, { frame: false }),
-    streams,
-    prefixTokens,
-    (token) => tokenizer.decode([token]).endsWith("\n"),
-  );
+  const endsLine = (token: number) => tokenizer.decode([token]).endsWith("\n");
+  const segments = text === undefined
+    ? ownSegments(tokenizer, streams, prefixTokens)
+    : cutSegments(tokenizer.encode(text, { frame: false }), streams, prefixTokens, endsLine);
   const values = await prefixesFromText(session.engine, segments);
   if (streams > 1 && config.aggregator === "dynamic") {
     // Equal logits of the softmax; the layer before it stays random, so that both can learn.
     values.set("model.aggregate_layer.2.weight", new Float32Array(streams * config.hiddenSize));
   }
   return values;
-}
-
-/** The same of a plain model whose values are at hand, without reading it once more. */
-export async function textStartOf(
-  plain: ModelConfig,
-  values: (name: string) => Promise<Float32Array<ArrayBuffer>>,
-  openTokenizer: () => Promise<Tokenizer>,
-  { config, threads }: { readonly config: ModelConfig; readonly threads: number | undefined },
-): Promise<Map<string, Float32Array<ArrayBuffer>>> {
-  const weights = new Map<string, HostTensor>();
-  for (const { name, shape } of parameterSpecs(plain)) {
-    weights.set(name, { dtype: "f32", shape, data: await values(name) });
-  }
-  // As one part: training has an arena that grows otherwise.
-  const device = await openDevice("cpu", { threads, splitAbove: Infinity });
-  try {
-    return await textStart({ engine: new Engine(device, plain, weights), openTokenizer }, config);
-  } finally {
-    device.close();
-  }
 }
 
 /** Pieces of our own text, to their ends; more streams than pieces end inside them. */

@@ -71,7 +71,7 @@ export interface ModelSource {
   readonly trained: readonly ParameterSpec[];
   readonly substitute: Substitute | undefined;
   /** First values of a parameter. */
-  readonly initial: (name: string) => Promise<Float32Array<ArrayBuffer>>;
+  readonly initial: (name: string) => Promise<Float32Array>;
   /** Hash of the checkpoint underneath, computed at the first call. */
   readonly backboneSha256: () => Promise<string> | undefined;
 }
@@ -114,7 +114,7 @@ export async function openModelSource(choices: ModelChoices): Promise<ModelSourc
     );
   }
   const byName = new Map([...specs, ...mlp].map((spec) => [spec.name, spec]));
-  const initial = async (name: string): Promise<Float32Array<ArrayBuffer>> => {
+  const initial = async (name: string): Promise<Float32Array> => {
     const spec = byName.get(name)!;
     if (name.startsWith("prefix_mlp.")) return reparameterValues(spec, R, seed);
     if (aggregation !== config.aggregator && name.startsWith("model.aggregate_layer.")) {

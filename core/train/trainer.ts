@@ -42,7 +42,7 @@ export interface TrainerOptions {
   /** Parameters that learn; everything else the loss reads is frozen. */
   readonly trained: readonly Pick<ParameterSpec, "name" | "shape">[];
   /** First values of a parameter, in f32. */
-  readonly initial: (name: string) => HostArray | Promise<HostArray>;
+  readonly initial: (name: string) => ArrayLike<number> | Promise<ArrayLike<number>>;
   /** Size of a micro-batch. */
   readonly sizes: LossSizes;
   readonly optimizer: OptimizerOptions;
@@ -132,20 +132,15 @@ export class Trainer {
     for (const { group, values } of groups) viewsInto(tensors, device, group, values, (n) => n);
     const frozen = new Map<string, HostTensor>();
     let read = 0;
-    // Those that learn come last: they may start from what the others compute.
-    const order = [...gradients.parameters.keys()].sort((a, b) =>
-      +tensors.has(a) - +tensors.has(b)
-    );
-    for (const name of order) {
-      const type = gradients.parameters.get(name)!;
-      const data = await options.initial(name);
-      onRead(read += 4 * data.length);
+    for (const [name, type] of gradients.parameters) {
+      const values = await options.initial(name);
+      onRead(read += 4 * values.length);
       if (!tensors.has(name) && device.traits.freezesWeights) {
-        frozen.set(name, { ...type, data });
+        frozen.set(name, { ...type, data: Float32Array.from(values) });
         continue;
       }
       if (!tensors.has(name)) tensors.set(name, device.allocate(type));
-      device.write(tensors.get(name)!, data);
+      device.write(tensors.get(name)!, values);
     }
     for (const [name, type] of [...gradients.inputs, ...loss.outputs]) {
       tensors.set(name, device.allocate(type));

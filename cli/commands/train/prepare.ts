@@ -44,7 +44,7 @@ import {
   type TrainingMemory,
 } from "../../../core/train/training_memory.ts";
 import { memoryBudget, requireFreeMemory } from "../../input/limits.ts";
-import { findModel } from "../../input/open_model.ts";
+import { findModel, openModel } from "../../input/open_model.ts";
 import { templateVariables } from "../../input/template_variables.ts";
 import type { Io } from "../../output/io.ts";
 import { bytesText, counted } from "../../output/units.ts";
@@ -78,7 +78,7 @@ export async function prepareRun(plan: TrainPlan, ranks: Ranks): Promise<Prepare
   const share = microBatchOf(values, world);
   const transport = ranks.transport();
   const template = templateVariables(values.templateVar);
-  const source = await withTextStart(await openSource(plan, io), plan);
+  const source = await withTextStart(await openSource(plan, io), plan, io);
   const { files } = source;
   const tokenizer = files && await hasTokenizer(files)
     ? await openTokenizer(files, template)
@@ -167,6 +167,7 @@ function noteSize({ params, config, checkpoint }: ModelSource, io: Io): void {
 async function withTextStart(
   source: ModelSource,
   { saved, values: { prefixInit, reparameterize, out, threads } }: TrainPlan,
+  io: Io,
 ): Promise<ModelSource> {
   const { config, checkpoint, files } = source;
   const adds = checkpoint !== undefined && config.prefix && !isParScale(checkpoint.config);
@@ -179,16 +180,13 @@ async function withTextStart(
   }
   const isBegun = saved !== undefined && await lastCheckpoint(out) !== undefined;
   if (!isPossible || prefixInit === "normal" || isBegun) return source;
-  // What the trainer reads of the backbone is kept until the start is computed from it.
-  const read = new Map<string, Promise<Float32Array<ArrayBuffer>>>();
-  const backbone = (name: string) => read.getOrInsertComputed(name, () => source.initial(name));
-  let values: ReturnType<typeof compute> | undefined;
+  let values: Promise<ReadonlyMap<string, Float32Array>> | undefined;
   const compute = async () => {
-    const { textStartOf } = await import("../../../core/session/text_start.ts");
-    const open = () => openTokenizer(files!.model);
-    const start = await textStartOf(checkpoint.config, backbone, open, { config, threads });
-    read.clear();
-    return start;
+    const { textStart } = await import("../../../core/session/text_start.ts");
+    // As one part: training has an arena that grows otherwise.
+    const whole = { model: files!.model, threads, splitAbove: Infinity, quantize: "none" } as const;
+    using session = await openModel(whole, io);
+    return await textStart(session, config);
   };
   const introduced = new Set(
     parameterSpecs(config).flatMap((spec) => spec.introduced ? [spec.name] : []),
@@ -196,10 +194,9 @@ async function withTextStart(
   return {
     ...source,
     prefixStart: "text",
-    async initial(name) {
-      if (!introduced.has(name)) return await (values ? source.initial(name) : backbone(name));
-      return (await (values ??= compute())).get(name) ?? await source.initial(name);
-    },
+    initial: async (name) =>
+      (introduced.has(name) ? (await (values ??= compute())).get(name) : undefined) ??
+        await source.initial(name),
   };
 }
 

@@ -61,7 +61,7 @@ Deno.test("the rate of the latest half counts: slow first steps are forgotten", 
   rate.report(10_000, 1);
   for (let step = 1; step <= 50; step++) rate.report(10_000 + 1000 * step, 1 + step);
   assertEquals([rate.perSecond, rate.secondsFor(50, 60_000)], [1, 50]);
-  // But a large report before a small one is no slow step.
+  // A large report counts with the small one that follows it.
   const uneven = new Rate(0);
   for (const [ms, done] of [[1, 1], [10, 545], [6000, 546]] as const) uneven.report(ms, done);
   assertEquals(Math.round(uneven.perSecond!), 91);
