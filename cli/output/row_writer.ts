@@ -3,6 +3,7 @@
  * or keeps them in a journal until all are there. Where they go to a file, an interruption keeps what
  * is done and says how to continue.
  */
+import { letSignalsThrough } from "../../core/base/abortable.ts";
 import type { Invocation } from "./document.ts";
 import { Interrupted } from "./errors.ts";
 import { Finished } from "./finished.ts";
@@ -74,7 +75,6 @@ export class RowWriter implements Disposable {
   /** Last check of a result that an earlier run has finished. */
   readonly #requireSameInput: (() => void) | undefined;
   readonly #options: ReportOptions;
-  readonly #turns = new Turns();
   #report: Report | undefined;
   readonly #waiting = new Map<number, readonly Row[]>();
   #written = 0;
@@ -138,7 +138,7 @@ export class RowWriter implements Disposable {
 
   /** Lets signals arrive, and throws once one has come. */
   async pause(): Promise<void> {
-    await this.#turns.give();
+    await letSignalsThrough();
     this.#throwIfInterrupted();
   }
 
@@ -177,19 +177,5 @@ export class RowWriter implements Disposable {
   #write(row: Row): void {
     if ("error" in row) this.#failed++;
     for (const one of rowsIn(this.invocation.format, row)) this.#report!.row(one);
-  }
-}
-
-const TURN_MS = 20;
-
-/** Lets signals arrive in a loop that may never wait. */
-export class Turns {
-  #last = performance.now();
-
-  /** Waits a moment where the last one is a while ago. */
-  async give(): Promise<void> {
-    if (performance.now() - this.#last < TURN_MS) return;
-    await new Promise((resolve) => setTimeout(resolve, 0));
-    this.#last = performance.now();
   }
 }

@@ -8,6 +8,8 @@
 import { join } from "node:path";
 import { ioError } from "../base/files.ts";
 import { PLATFORM } from "../base/platform/mod.ts";
+import { clearLeftovers, hiddenSibling, removeFolder } from "../storage/leftovers.ts";
+import { hold } from "../storage/lock.ts";
 import { rename } from "../storage/rename.ts";
 import { writeAll } from "../base/write_all.ts";
 import type { DocumentKind } from "./document.ts";
@@ -22,12 +24,6 @@ import {
   TARGETS_FILE,
   TokenStore,
 } from "./token_store.ts";
-
-/** Begins the name of a folder being written. */
-const PARTIAL = ".partial-";
-
-/** An unfinished folder of this age was left by a crash. */
-const ABANDONED_MS = 7 * 24 * 3600e3;
 
 /** Tokens that are written at once. */
 const BUFFER_TOKENS = 1 << 20;
@@ -57,17 +53,20 @@ export class TokenWriter implements AsyncDisposable {
   readonly #buffer = new Int32Array(BUFFER_TOKENS);
   #buffered = 0;
   readonly #partial: string;
+  #held: Deno.FsFile | undefined | null;
 
   private constructor(readonly cacheFolder: string, private readonly shardTokens: number) {
-    this.#partial = join(cacheFolder, PARTIAL + crypto.randomUUID());
+    this.#partial = hiddenSibling(join(cacheFolder, "tokens"), "partial");
   }
 
   /** Begins a store in a cache folder, which is made if missing. */
   static async begin(cacheFolder: string, shardTokens = SHARD_TOKENS): Promise<TokenWriter> {
     const writer = new TokenWriter(cacheFolder, shardTokens);
     await writer.#guard(async () => {
-      await Deno.mkdir(writer.#partial, { recursive: true });
-      await removeAbandoned(cacheFolder);
+      Deno.mkdirSync(writer.#partial, { recursive: true }); // held before anyone can clear it
+      writer.#held = hold(writer.#partial);
+      if (!cleared.has(cacheFolder)) clearLeftovers(cacheFolder);
+      cleared.add(cacheFolder);
       for (const name of [LENGTHS_FILE, TARGETS_FILE]) {
         writer.#counts.push(await Deno.create(join(writer.#partial, name)));
       }
@@ -119,7 +118,7 @@ export class TokenWriter implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const file of [...this.#counts, this.#shard]) file?.close();
+    for (const file of [...this.#counts, this.#shard, this.#held]) file?.close();
     // Whatever made the work end is the error to report.
     await Deno.remove(this.#partial, { recursive: true }).catch(() => {});
   }
@@ -161,14 +160,7 @@ export class TokenWriter implements AsyncDisposable {
         if (!PLATFORM.isTaken(error) || attempt > 9) throw error;
       }
       if (await isWhole(target, key)) return;
-      // Damaged; it goes under another name first, since removing takes a while.
-      const aside = `${this.#partial}-replaced`;
-      try {
-        rename(target, aside);
-        await Deno.remove(aside, { recursive: true });
-      } catch {
-        // Another writer was faster.
-      }
+      await removeFolder(target).catch(() => {}); // another writer may be faster
     }
   }
 
@@ -192,15 +184,3 @@ async function syncAndClose(file: Deno.FsFile): Promise<void> {
 
 /** Caches that this process has cleared: looking through one for each file of thousands takes long. */
 const cleared = new Set<string>();
-
-async function removeAbandoned(cacheFolder: string): Promise<void> {
-  if (cleared.has(cacheFolder)) return;
-  cleared.add(cacheFolder);
-  for await (const { name } of Deno.readDir(cacheFolder)) {
-    if (!name.startsWith(PARTIAL)) continue;
-    const path = join(cacheFolder, name);
-    const info = await Deno.stat(path).catch(() => undefined);
-    if (!info?.mtime || Date.now() - info.mtime.getTime() < ABANDONED_MS) continue;
-    await Deno.remove(path, { recursive: true }).catch(() => {});
-  }
-}

@@ -26,7 +26,8 @@ export async function prefixesFromText(
   const { config } = engine;
   const M = segments[0]!.length;
   using cache = engine.createCache(segments.length, M);
-  await engine.forward(cache, { ids: segments, start: segments.map(() => 0), select: [0] });
+  const input = { ids: segments, start: segments.map(() => 0), select: [0] };
+  await engine.forward(cache, input, { head: "none" });
   const layers = Array.from({ length: config.numHiddenLayers }, (_, layer) => layer);
   return new Map(
     layers.flatMap((layer) =>

@@ -36,8 +36,9 @@ export interface ForwardOptions {
    * `greedy`: `argmax` [N] and `logprobs` [N] of it, which is NaN where a logit is.
    * `streams`: besides these two `stream_logprobs` [N, P], what each stream says when it is alone.
    * `sample`: `tokens` [N], chosen as the input `sampling` [N, 6] says; see core/ops/sample.ts.
+   * `none`: no results, for a caller that reads keys and values; the output layer is not loaded.
    */
-  readonly head: "logits" | "score" | "greedy" | "streams" | "sample";
+  readonly head: "logits" | "score" | "greedy" | "streams" | "sample" | "none";
   /** True if `sample` returns the aggregation weights, as all other heads do. */
   readonly weights?: boolean;
   /** Element type of the KV cache; f32 unless the device wants another. */
@@ -115,6 +116,7 @@ export function buildForward(
   };
 
   const x = runLayers(context, ids, (layer, value) => trace(`layer${layer}`, value));
+  if (options.head === "none") return g.build();
   // Everything after the last layer is per token, so only the selected tokens take part.
   const selected = x.reshape([P, B * T, C]).gather(chosen, 1); // [P, N, C]
   const { logits, weights } = mixAndProject(context, selected, trace);

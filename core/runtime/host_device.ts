@@ -41,12 +41,3 @@ export abstract class HostDevice {
     }
   }
 }
-
-let lastTurn = 0;
-
-/** Gives the event loop a turn now and then; a turn costs as much as many small runs. */
-export async function letSignalsThrough(): Promise<void> {
-  if (performance.now() - lastTurn < 20) return;
-  await new Promise((resolve) => setTimeout(resolve));
-  lastTurn = performance.now();
-}

@@ -49,6 +49,8 @@ const EXPORT: Contents = {
   ),
 };
 
+const TOKENS: Contents = { files: /^(meta\.json|(lengths|targets)\.u32|shard-\d+\.i32)$/ };
+
 const TIME = "\\d{4}-\\d\\d-\\d\\dT\\d\\d-\\d\\d-\\d\\d\\.\\d{6}";
 
 /** Files of an evaluation in the layout of lm-evaluation-harness. */
@@ -107,9 +109,9 @@ export function requireOurs(path: string, kind: FolderKind): void {
   });
 }
 
-/** Returns whether a folder that `writeFolder` was filling or replacing holds nothing but our files. */
+/** Returns whether a hidden folder holds nothing but our files. */
 export function holdsOnlyOurs(path: string): boolean {
-  return [CHECKPOINT, EXPORT].some((contents) => findForeign(path, contents) === undefined);
+  return [CHECKPOINT, EXPORT, TOKENS].some((contents) => findForeign(path, contents) === undefined);
 }
 
 function findForeign(path: string, { files, folders = [] }: Contents): string | undefined {

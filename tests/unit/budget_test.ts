@@ -35,7 +35,7 @@ const BUDGET: Readonly<Record<string, number>> = {
   "cli/ranks": 350,
   "cli/release": 850,
   "core/analysis": 1800,
-  "core/base": 1700,
+  "core/base": 1750,
   "core/base/platform": 450,
   "core/bringup": 500,
   "core/checkpoint": 3000,
@@ -87,7 +87,7 @@ const BUDGET: Readonly<Record<string, number>> = {
 };
 
 /** Most lines of all folders, and of the tests; both may only be lowered. */
-const ALL = 81477, TESTS = 47750;
+const ALL = 81464, TESTS = 47750;
 
 function countLines(folder: string, counts = new Map<string, number>()): Map<string, number> {
   for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {

@@ -1,4 +1,5 @@
 /** A conversation: its history, the model in use, and answers token by token. */
+import { letSignalsThrough } from "../../../core/base/abortable.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { Scheduler } from "../../../core/generate/scheduler.ts";
@@ -130,8 +131,7 @@ export class ChatSession implements Disposable {
         }
         const read = scheduler.progressOf(index);
         if (read > 0) onPrefill(read, tokens.length);
-        // Steps may never wait, and then no signal would arrive.
-        await new Promise((resolve) => setTimeout(resolve));
+        await letSignalsThrough();
       }
     } finally {
       scheduler.cancel(index);

@@ -1,4 +1,5 @@
 /** A model that answers: what is not answered yet, each sample written down as it comes. */
+import { letSignalsThrough } from "../../../core/base/abortable.ts";
 import { DataError, UsageError } from "../../../core/base/errors.ts";
 import type { JsonObject } from "../../../core/base/files.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
@@ -21,7 +22,6 @@ import { memoryBudget, requireContext } from "../../input/limits.ts";
 import type { ModelPlan } from "../../input/open_model.ts";
 import { Interrupted } from "../../output/errors.ts";
 import type { Io } from "../../output/io.ts";
-import { Turns } from "../../output/row_writer.ts";
 import { type EvalPlan, temperaturesOf } from "./plan.ts";
 import { TaskProgress } from "./task_progress.ts";
 
@@ -157,7 +157,6 @@ export async function answer(
     },
   };
   using clock = new StatsClock(io, folder);
-  const turns = new Turns();
   for await (const event of predict(model, plan, options, (key) => done.has(key))) {
     if ("sample" in event) {
       samples.push(event);
@@ -165,7 +164,7 @@ export async function answer(
       progress.add(event);
       clock.note();
     } else progress.grow(event);
-    await turns.give();
+    await letSignalsThrough();
     requireTime();
   }
   warnAboutTruncation(model, io);

@@ -5,6 +5,7 @@
  * Formats that go out row by row read their prompts as slowly as they come and answer early ones
  * before the input ends. The others need all rows, and know their number from the start.
  */
+import { letSignalsThrough } from "../../../core/base/abortable.ts";
 import { UsageError } from "../../../core/base/errors.ts";
 import { modelFingerprint } from "../../../core/checkpoint/fingerprint.ts";
 import type { Session } from "../../../core/session/session.ts";
@@ -22,7 +23,7 @@ import { exitCode } from "../../output/exit_codes.ts";
 import { beginsRows } from "../../output/journal.ts";
 import type { Io } from "../../output/io.ts";
 import { Progress, ReadingProgress } from "../../output/progress.ts";
-import { recordFor, type RowOptions, RowWriter, Turns } from "../../output/row_writer.ts";
+import { recordFor, type RowOptions, RowWriter } from "../../output/row_writer.ts";
 import { openSink } from "../../output/sink.ts";
 import { AnswerWork } from "../../output/time_left.ts";
 import { generateColumns } from "./columns.ts";
@@ -186,7 +187,6 @@ async function streamText(
   finished?.add(prompt);
   const { out, overwrite } = invocation;
   using sink = openSink(io, out, overwrite, (path) => finished?.keep(path));
-  const turns = new Turns();
   const wrapper = new WordWrapper(io.width());
   let last = "";
   const write = (text: string) => {
@@ -199,7 +199,7 @@ async function streamText(
     before = "";
     if (event.kind === "text") write(event.text);
     if (event.kind === "failed") throw event.error;
-    await turns.give();
+    await letSignalsThrough();
     io.interruption.throwIfAborted();
   }
   sink.write(wrapper.end());
@@ -217,7 +217,6 @@ async function showTexts(
 ): Promise<number> {
   const paint = io.palette("stdout");
   const waiting = new Map<number, Exclude<SequenceEvent, { kind: "text" }>>();
-  const turns = new Turns();
   let next = 0, hasFailed = false;
   const show = (title: string, text: string) => {
     const rule = "─".repeat(Math.max(0, io.width() - title.length - 4));
@@ -238,7 +237,7 @@ async function showTexts(
         }
       }
     }
-    await turns.give();
+    await letSignalsThrough();
     io.interruption.throwIfAborted();
   }
   return exitCode(hasFailed ? "negative" : "done");

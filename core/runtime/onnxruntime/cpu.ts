@@ -30,6 +30,7 @@ import type { WeightUse } from "./lowering/lower.ts";
 import { isTable } from "./lowering/weight_parts.ts";
 import { SessionPool } from "./session/session_pool.ts";
 import { packsCodes, type Tables, WeightMemory } from "./session/weight_memory.ts";
+import { letSignalsThrough } from "../../base/abortable.ts";
 import { usableCores } from "../../base/platform/mod.ts";
 import { TRAITS, type Traits } from "../traits.ts";
 
@@ -104,7 +105,9 @@ export class CpuDevice extends HostDevice implements Device {
         const shared = tables.getOrInsertComputed(weights, () => new Map());
         const memory = new WeightMemory(api, weights, matrices, shared);
         const turn = () => memory.holdsCopies ? packing : undefined;
-        const source = { lowered, weights: memory, folder, configure, turn };
+        // Parts have half the weights each, and one is packed while the other's are given.
+        const order = isPart ? { turn } : { pause: letSignalsThrough };
+        const source = { lowered, weights: memory, folder, configure, ...order };
         const opening = Session.openLater(api, source);
         if (memory.holdsCopies) {
           const end = () => packing === own ? packing = undefined : undefined;

@@ -18,7 +18,8 @@ import {
   type HostTensor,
   type Weights,
 } from "../device.ts";
-import { HostDevice, letSignalsThrough } from "../host_device.ts";
+import { HostDevice } from "../host_device.ts";
+import { letSignalsThrough } from "../../base/abortable.ts";
 import { weightValues } from "../weights.ts";
 import { evaluate, type Operand } from "./evaluate.ts";
 import { TRAITS } from "../traits.ts";

@@ -19,7 +19,8 @@ import {
   type Weight,
   type Weights,
 } from "../device.ts";
-import { HostDevice, letSignalsThrough } from "../host_device.ts";
+import { HostDevice } from "../host_device.ts";
+import { letSignalsThrough } from "../../base/abortable.ts";
 import { Owned } from "../owned.ts";
 import { weightValues } from "../weights.ts";
 import { evaluate } from "./evaluate.ts";

@@ -6,13 +6,12 @@ import {
   assertStringIncludes,
   assertThrows,
 } from "@std/assert";
-import { DataError, NumericalError, UsageError } from "../../../core/base/errors.ts";
+import { DataError, NumericalError } from "../../../core/base/errors.ts";
 import { PLAIN, wantsColor } from "../../../cli/output/color.ts";
 import { type Invocation, toJson } from "../../../cli/output/document.ts";
 import { ClosedPipeError, MissingInputError } from "../../../cli/output/io.ts";
 import { formatDuration, Progress, ReadingProgress } from "../../../cli/output/progress.ts";
 import { Report, reportRows } from "../../../cli/output/report.ts";
-import { openSink } from "../../../cli/output/sink.ts";
 import {
   columnsOf,
   csvLine,
@@ -22,7 +21,6 @@ import {
   terminalTable,
 } from "../../../cli/output/table.ts";
 import { cutToWidth, displayWidth } from "../../../cli/output/wrap.ts";
-import { withScratch } from "../../scratch.ts";
 import { captureIo, type CaptureOptions, INVOCATION } from "./capture_io.ts";
 
 const rows = [
@@ -255,14 +253,6 @@ Deno.test("tables: any number of rows is drawn", async () => {
   assertEquals(text.split("\n").length, 130_003);
 });
 
-Deno.test("sinks: a folder, and a file in no folder, are refused", () =>
-  withScratch((folder) => {
-    const { io } = captureIo();
-    assertThrows(() => openSink(io, folder, true), UsageError, "is a folder");
-    assertThrows(() => openSink(io, `${folder}/a/b`, false), UsageError, "folder does not exist");
-    return Promise.resolve();
-  }));
-
 /** Reports progress in these steps of [milliseconds, items, note]; what stderr got. */
 function progressed(
   capture: CaptureOptions,
@@ -348,15 +338,6 @@ Deno.test("progress: a resumed run counts the whole run, and its rate only what 
     progressed({ settings: UNSEEN }, options, [[1000, 8]]),
     "Training: 8/10 steps, 1s left, 2 steps/s\nTraining: 2 steps in 1s, 2 steps/s\n",
   );
-});
-
-Deno.test("progress: validation has a total and the time left", () => {
-  const { io, stderr, advance } = captureIo();
-  using reading = new ReadingProgress(io, "Validating");
-  reading.update(0, 4608);
-  advance(15_000);
-  reading.update(1116, 4608);
-  assertEquals(stderr(), "Validating: 1116/4608 tokens, 47s left, 74.4 tokens/s\n");
 });
 
 Deno.test("progress: at 80 columns the time left is kept, and the rate goes first", () => {

@@ -34,15 +34,15 @@ Deno.test("a table of many row groups gives all its rows", () =>
 
 Deno.test("the cache is searched for leftovers once, not for every file", () =>
   withScratch(async (folder) => {
-    const { readDir } = Deno;
+    const { readDirSync } = Deno;
     let searches = 0;
-    Deno.readDir = (path) => (searches++, readDir(path));
+    Deno.readDirSync = (path) => (searches++, readDirSync(path));
     try {
       for (let i = 0; i < 5; i++) {
         await using _writer = await TokenWriter.begin(folder);
       }
     } finally {
-      Deno.readDir = readDir;
+      Deno.readDirSync = readDirSync;
     }
     assertEquals(searches, 1);
   }));

@@ -111,3 +111,26 @@ Deno.test("copies of weights are packed half by half, weights of a file at once"
     OnnxApi.prototype.sessionLater = sessionLater;
   }
 });
+
+Deno.test("a model that is opened whole lets signals through between its weights", async () => {
+  const { addInitializer, sessionLater } = OnnxApi.prototype;
+  let turns = 0, whileGiven = 0;
+  const timer = setInterval(() => turns++, 1);
+  OnnxApi.prototype.addInitializer = function (...args) {
+    for (const until = performance.now() + 20; performance.now() < until;);
+    addInitializer.apply(this, args);
+  };
+  OnnxApi.prototype.sessionLater = function (...args) {
+    whileGiven = turns;
+    return sessionLater.apply(this, args);
+  };
+  try {
+    using session = await openModel(FOLDER, { splitAbove: Infinity, quantize: "q8" });
+    turns = 0;
+    await session.complete("a", { maxTokens: 1 });
+    assert(whileGiven >= 5, `${whileGiven} turns of the event loop`);
+  } finally {
+    clearInterval(timer);
+    Object.assign(OnnxApi.prototype, { addInitializer, sessionLater });
+  }
+});

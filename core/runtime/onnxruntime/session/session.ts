@@ -34,6 +34,8 @@ export interface SessionSource {
   readonly unwanted?: readonly string[];
   /** Asked once the weights are given: packing begins when this is over. */
   turn?(): Promise<void> | undefined;
+  /** Called after each weight that `openLater` gives: decoding all of them takes seconds. */
+  pause?(): Promise<void>;
 }
 
 /** A session and what it needs to stay alive. */
@@ -58,13 +60,15 @@ export class Session {
   static open(api: OnnxApi, source: SessionSource): Session {
     using owned = new DisposableStack();
     const options = optionsOf(api, source, owned);
+    giveWeights(api, options, source).toArray();
     return Session.#loaded(api, api.session(source.lowered.bytes, options), source, owned);
   }
 
-  /** The same, packing weights on another thread; giving them is not put off. */
+  /** The same, packing weights on another thread; without a `pause` giving them is not put off. */
   static async openLater(api: OnnxApi, source: SessionSource): Promise<Session> {
     using owned = new DisposableStack();
     const options = optionsOf(api, source, owned);
+    for (const _ of giveWeights(api, options, source)) if (source.pause) await source.pause();
     const turn = source.turn?.();
     if (turn) await turn; // else at once, before the next part takes the thread for its copies
     const handle = await api.sessionLater(source.lowered.bytes, options);
@@ -104,9 +108,9 @@ export class Session {
   }
 }
 
-/** Makes the options of a session and gives it its weights; `owned` frees both. */
+/** Makes the options of a session; `owned` frees them, and the weights given to it. */
 function optionsOf(api: OnnxApi, source: SessionSource, owned: DisposableStack): Handle {
-  const { lowered, weights, folder = dirname(onnxRuntimePath()), configure } = source;
+  const { weights, folder = dirname(onnxRuntimePath()), configure } = source;
   const options = api.sessionOptions();
   owned.defer(() => weights.close());
   owned.defer(() => api.release("SessionOptions", options));
@@ -115,13 +119,22 @@ function optionsOf(api: OnnxApi, source: SessionSource, owned: DisposableStack):
   const unwanted = ["CommonSubexpressionElimination", ...source.unwanted ?? []].join(";");
   api.configure(options, "optimization.disable_specified_optimizers", unwanted);
   configure(options);
+  return options;
+}
+
+/** Gives a session its weights, one at each step. */
+function* giveWeights(
+  api: OnnxApi,
+  options: Handle,
+  { lowered, weights }: SessionSource,
+): Generator<void> {
   const folded = new Map<string, Handle>();
   for (const [name, use] of lowered.weights) {
     if (use.isFolded) folded.set(name, weights.hostTensor(use));
     else api.addInitializer(options, name, weights.tensor(use));
+    yield;
   }
   if (folded.size > 0) api.addFolded(options, folded);
-  return options;
 }
 
 /** Bytes of one weight in the form a program uses. */
