@@ -146,8 +146,6 @@ Deno.test("streams over a file are an adapter; a whole folder is asked for, in b
       const [row] = await rowsOf(`inspect -m ${dtype}`, { cwd });
       assertEquals([row.streams, row.dtypes], [2, [dtype]]);
     }
-    const both = "convert -m model.gguf --streams 2 --standalone --introduced-only --out x";
-    assertFailed(await runParscale(both, { cwd }), 2);
   }, { type: "Q8_0" }));
 
 Deno.test("prefixes from text are those of full precision, from a file as from its folder", () =>

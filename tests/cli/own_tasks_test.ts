@@ -96,35 +96,3 @@ Deno.test("a function that the prompt begins ends at the next one, any other pro
     assertStringIncludes(await until('def double(x):\n    """Twice x."""'), '"\\ndef "');
     assert(!(await until("Write double(x), the double of x.")).includes('"\\ndef "'));
   }));
-
-Deno.test("own tasks whose rows cannot be used are refused by file, row and column", () =>
-  withTasks({
-    "a.jsonl": SUMS + '{"prompt": "x", "choices": ["a", "b"], "answer": 0}\n',
-    "b.jsonl": '{"prompt": "x", "test": "assert f()"}\n',
-    "c.jsonl": '{"prompt": "x", "choices": ["a", "b"], "answer": "D"}\n',
-    "d.jsonl": '{"question": "x", "answer": "1"}\n',
-    "e.jsonl": '{"prompt": "x", "tests": "def check(candidate):\\n  pass"}\n',
-    "f.jsonl": '{"prompt": "x"\n',
-    "gsm8k.jsonl": SUMS,
-    "a.json": SUMS,
-  }, async (cwd) => {
-    const line = `eval --model ${TINY} --tasks`;
-    const bad = (name: string, ...words: string[]) =>
-      [`${line} ${name}.jsonl`, 3, ...words] as const;
-    await assertRefusals([
-      bad("a", 'row 4 of "a.jsonl" has "choices", expected "answer"', "hint: a row is"),
-      bad("b", 'row 1 of "b.jsonl" has none of the columns "answer", "choices" and'),
-      bad("c", 'row 1 of "c.jsonl" has "D" in column "answer", expected the number of'),
-      bad("d", 'row 1 of "d.jsonl" has no column "prompt": its columns are "question"'),
-      bad("e", 'row 1 of "e.jsonl" has a "check" function and no "entry_point"'),
-      bad("f", 'row 1 of "f.jsonl" is not valid JSON'),
-      bad("none", 'no such file or folder: "none.jsonl"'),
-      [`${line} gsm8k.jsonl`, 2, '"gsm8k.jsonl" has the name of another task, gsm8k'],
-      ["eval fetch a.json", 2, '"a.json" is a file already: there is nothing to fetch'],
-      [`compare --model ${TINY} --tasks c.jsonl`, 3, 'row 1 of "c.jsonl"'],
-    ], { cwd });
-    Deno.renameSync(`${cwd}/a.json`, `${cwd}/b.json`);
-    Deno.copyFileSync(`${cwd}/b.json`, `${cwd}/b.ndjson`);
-    const twice = '"b.json" has the name of another task, b';
-    await assertRefusals([[`${line} b.json,b.ndjson`, 2, twice]], { cwd });
-  }));

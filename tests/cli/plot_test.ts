@@ -1,6 +1,6 @@
 /** `parscale plot` as a black box: figure, table, rows, SVG, chained runs. */
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertFailed, documentOf, jsonLines, names, rowsOf, succeed } from "./models.ts";
+import { assertFailed, documentOf, jsonLines, rowsOf, succeed } from "./models.ts";
 import { assertFigure } from "./figures.ts";
 import { runParscale } from "./run.ts";
 import { withScratch } from "../scratch.ts";
@@ -112,9 +112,6 @@ Deno.test("the SVG file is whole and never overwritten unasked", () =>
     assertFigure(point, "Loss over tokens", axes);
     assertEquals(point.match(/aria-roledescription="(point|circle)"/g)?.length, 1);
     assertFailed(await runParscale(draw, { cwd }), 2, "hint: pass --overwrite");
-
-    assertEquals((await runParscale("plot none --svg new.svg", { cwd })).code, 3);
-    assert(!names(cwd).includes("new.svg"));
   }));
 
 Deno.test({

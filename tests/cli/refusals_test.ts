@@ -9,6 +9,7 @@
  * An ellipsis in a text stands for any text; an error or hint without one at its end is a whole line.
  */
 import { dirname } from "node:path";
+import { gzipSync } from "node:zlib";
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { DATA, TINY } from "./eval_testing.ts";
 import {
@@ -26,6 +27,7 @@ import { allPaths } from "./stand_in_hub.ts";
 import { withScratch } from "../scratch.ts";
 import { linkSync } from "../links.ts";
 import { fillWorkplace, ROWS } from "./train_testing.ts";
+import { FIXTURES, readFixture } from "../fixtures.ts";
 
 /** Short names in the table. */
 const SHORT: Readonly<Record<string, string>> = {
@@ -41,6 +43,25 @@ const SHORT: Readonly<Record<string, string>> = {
 const TOKENS = { step: 1, tokens: 1 }, STEP = { ...TOKENS, loss: 2 };
 const QUESTION = { question: "1+1?" }, CHOICE = { goal: "g", sol1: "a", sol2: "b", label: 2 };
 const ANSWERED = { key: 7, prompt: "p", instruction_id_list: [], kwargs: [] };
+
+const SUM = { prompt: "2 + 2?", answer: 4 },
+  COLOR = { prompt: "x", choices: ["a", "b"], answer: "D" };
+const QWEN35 = readFixture("models/qwen35-p1-tied-f32/config.json");
+const LORA = readFixture("golden/peft/all/adapter_config.json");
+
+/** Settings of adapters of PEFT, each in a folder of its name. */
+const PEFT: Readonly<Record<string, unknown>> = {
+  use_dora: true,
+  modules_to_save: ["lm_head"],
+  rank_pattern: { q_proj: 4 },
+  alpha_pattern: { q_proj: 4 },
+  bias: "all",
+  init_lora_weights: "pissa",
+  layers_to_transform: [0],
+  a_field_of_tomorrow: 1,
+  peft_type: "IA3",
+  base_model_name_or_path: null,
+};
 
 /** Files of a scratch folder, most with a fault. */
 const FILES: Readonly<Record<string, unknown>> = {
@@ -73,17 +94,45 @@ const FILES: Readonly<Record<string, unknown>> = {
   "taken/p1/mine": "",
   "project/config.json": {},
   "empty/.keep": "",
+  "zip.jsonl": "PK\x03\x04 rows.jsonl",
+  "packed.jsonl": gzipSync("text"),
+  "data.tar.gz": gzipSync("text"),
+  "own/mixed.jsonl": jsonLines(SUM, { ...COLOR, answer: 0 }),
+  "own/column.jsonl": { prompt: "x", test: "assert f()" },
+  "own/letter.jsonl": COLOR,
+  "own/question.jsonl": { question: "x", answer: "1" },
+  "own/check.jsonl": { prompt: "x", tests: "def check(candidate):\n  pass" },
+  "own/cut.jsonl": '{"prompt": "x"\n',
+  "own/program.jsonl": { prompt: "def f(x):", tests: "assert f(2) == 4" },
+  "own/gsm8k.jsonl": SUM,
+  "own/a.json": SUM,
+  "own/a.ndjson": SUM,
+  "t.jinja": "{{ a }}|{{ b }}|{{ messages[0].content }}",
+  "qwen35/moe/config.json": { ...QWEN35, model_type: "qwen3_5_moe" },
+  "qwen35/text/config.json": { ...QWEN35, model_type: "qwen3_5_moe_text" },
+  "qwen35/next/config.json": { ...QWEN35, model_type: "qwen3_next" },
+  "qwen35/gate/config.json": { ...QWEN35, attn_output_gate: false },
+  "qwen35/heads/config.json": { ...QWEN35, linear_num_value_heads: 3 },
+  ...Object.fromEntries(
+    Object.entries(PEFT).map((
+      [key, value],
+    ) => [`peft/${key}/adapter_config.json`, { ...LORA, [key]: value }]),
+  ),
 };
 
 async function fill(cwd: string): Promise<void> {
   fillWorkplace(cwd);
   await copyFolder(PLAIN_MODEL, `${cwd}/bare`, NO_TOKENIZER);
-  const links = { p4: MODEL4, tiny: TINY, data: DATA };
+  const lora = `${FIXTURES}golden/peft/all`;
+  const links = { p4: MODEL4, tiny: TINY, data: DATA, lora };
   for (const [name, path] of Object.entries(links)) linkSync(path, `${cwd}/${name}`);
   for (const [path, content] of Object.entries(FILES)) {
     Deno.mkdirSync(dirname(`${cwd}/${path}`), { recursive: true });
-    const text = typeof content === "string" ? content : jsonLines(content);
-    Deno.writeTextFileSync(`${cwd}/${path}`, text);
+    if (content instanceof Uint8Array) Deno.writeFileSync(`${cwd}/${path}`, content);
+    else {Deno.writeTextFileSync(
+        `${cwd}/${path}`,
+        typeof content === "string" ? content : jsonLines(content),
+      );}
   }
 }
 

@@ -195,3 +195,13 @@ Deno.test("rows that do not fit may be cut or left out", () =>
       assertEquals([metrics.length, metrics[0].tokens], [1, tokens]);
     }
   }));
+
+Deno.test("train notes once that tables in text form are read as plain text", () =>
+  withWorkplace(async (place) => {
+    for (const name of ["a.csv", "b.TSV"]) place.write(name, "one,two\nthree,four\n".repeat(9));
+    const line = "--model p2 --batch 1 --seq-len 8 --steps 1 --data a.csv b.TSV --out run";
+    const { code, stderr } = await place.train(line);
+    assertEquals(code, 0, stderr);
+    assertEquals(stderr.split("reading tables as plain text").length, 2, stderr);
+    assertStringIncludes(stderr, '"a.csv" and 1 more; rows are read from JSON lines and Parquet');
+  }));

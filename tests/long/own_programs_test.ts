@@ -1,7 +1,7 @@
 /** Programs of the user's own benchmarks in the sandbox, whose start takes seconds. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { scored, TINY, withTasks } from "../cli/eval_testing.ts";
-import { assertRefusals, jsonLines, parseLines } from "../cli/models.ts";
+import { scored, withTasks } from "../cli/eval_testing.ts";
+import { jsonLines, parseLines } from "../cli/models.ts";
 import { runParscale } from "../cli/run.ts";
 
 const PROGRAMS = jsonLines(
@@ -14,7 +14,7 @@ const PROGRAMS = jsonLines(
   },
 );
 
-Deno.test("own programs run in the sandbox with their tests, and need leave", () =>
+Deno.test("own programs run in the sandbox with their tests", () =>
   withTasks({ "programs.jsonl": PROGRAMS }, async (cwd) => {
     const texts = [
       "    return 2 * x",
@@ -25,8 +25,6 @@ Deno.test("own programs run in the sandbox with their tests, and need leave", ()
     assertEquals(await scored(cwd, "programs.jsonl", texts, allow), { "pass@1": 2 / 3 });
     const ends = ["    raise SystemExit", "import sys\nsys.exit(0)", "def neg(x):\n    return -x"];
     assertEquals(await scored(cwd, "programs.jsonl", ends, allow), { "pass@1": 1 / 3 });
-    const line = `eval --model ${TINY} --tasks programs.jsonl`;
-    await assertRefusals([[line, 2, "pass `--allow-code-execution`"]], { cwd });
   }));
 
 Deno.test("of several samples to a problem those that passed are kept, each once, without comments after them", () =>
@@ -40,5 +38,4 @@ Deno.test("of several samples to a problem those that passed are kept, each once
     assertStringIncludes(stderr, "1 answer of 3 passed");
     const rows = parseLines(Deno.readTextFileSync(`${cwd}/run/passing.jsonl`));
     assertEquals(rows, [{ prompt: "Write inc(x).\n", completion: right }]);
-    await assertRefusals([[`${line} --passing`, 2, "--passing"]], { cwd });
   }));
