@@ -158,6 +158,15 @@ export function parseMetrics(text: string): Map<string, number> {
   return samples;
 }
 
+/** Returns whether no request runs or waits. */
+export async function isIdle(server: TestServer): Promise<boolean> {
+  const metrics = await server.metrics();
+  return [...metrics].every(([name, value]) => !/num_requests_/.test(name) || value === 0);
+}
+
+/** Number of open files of a process (Linux only). */
+export const openFiles = (pid: number): number => [...Deno.readDirSync(`/proc/${pid}/fd`)].length;
+
 /** Waits until a condition holds. */
 export async function until(
   condition: () => Promise<boolean>,

@@ -4,7 +4,8 @@
  * to where they were.
  */
 import { assert, assertEquals } from "@std/assert";
-import { CHAT_MODEL, TestServer, until } from "../cli/serve_testing.ts";
+import { CHAT_MODEL, isIdle, openFiles, TestServer, until } from "../cli/serve_testing.ts";
+import { residentOf } from "../resident.ts";
 import { Draws, FRACTION } from "./fuzzing.ts";
 
 const REQUESTS = 20_000 * FRACTION, CLIENTS = 16;
@@ -106,13 +107,6 @@ function requestOf(draws: Draws): [path: string, init: RequestInit] {
   return [path, { method: "POST", headers, body }];
 }
 
-/** Open files and resident memory of a process. */
-function measure(pid: number): { files: number; bytes: number } {
-  const status = Deno.readTextFileSync(`/proc/${pid}/status`);
-  const files = [...Deno.readDirSync(`/proc/${pid}/fd`)].length;
-  return { files, bytes: 1024 * Number(/^VmRSS:\s+(\d+) kB/m.exec(status)![1]) };
-}
-
 Deno.test({
   name: "fuzz: requests get 2xx, 4xx or 503, and leave no memory and no files",
   ignore: Deno.build.os !== "linux",
@@ -144,15 +138,11 @@ Deno.test({
       }));
     };
     await send(WARM);
-    const idle = async () => {
-      const metrics = await server.metrics();
-      return [...metrics].every(([name, value]) => !/num_requests_/.test(name) || value === 0);
-    };
-    await until(idle, "no request runs");
-    const before = measure(pid);
+    await until(() => isIdle(server), "no request runs");
+    const before = { files: openFiles(pid), bytes: residentOf(pid).now };
     await send(REQUESTS - WARM);
-    await until(idle, "no request runs");
-    const after = measure(pid);
+    await until(() => isIdle(server), "no request runs");
+    const after = { files: openFiles(pid), bytes: residentOf(pid).now };
     assertEquals(wrong, [], wrong.slice(0, 5).join("\n"));
     const often = [200, 400].every((status) => statuses.get(status)! > REQUESTS / 10);
     assert(often, `${[...statuses]}`);

@@ -1,16 +1,12 @@
 /**
  * 64 clients at once, of which some go away and some send nonsense: no request is lost or overtaken by
- * more than those that came with it, and memory stays flat.
- *
- *     PARSCALE_SOAK_S=120 deno test -A tests/long/serve_soak_test.ts
- *
- * prints the figures of docs/serving.md; without the variable it takes seconds.
+ * more than those that came with it, and memory stays flat. PARSCALE_SOAK_S is the least time in seconds.
  */
 import { assert, assertEquals } from "@std/assert";
-import { TestServer, until } from "../cli/serve_testing.ts";
+import { isIdle, openFiles, TestServer, until } from "../cli/serve_testing.ts";
 import { MODEL } from "../cli/models.ts";
 import { Draws } from "./fuzzing.ts";
-import { medianOf } from "../../core/base/statistics.ts";
+import { residentOf } from "../resident.ts";
 
 const SECONDS = Number(Deno.env.get("PARSCALE_SOAK_S") ?? 10), CLIENTS = 64;
 
@@ -47,41 +43,12 @@ const MALFORMED: readonly string[] = [
 
 const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length;
 
-/** Open files and MiB of resident memory of a process. */
-function measure(pid: number): { files: number; memory: number } {
-  const status = Deno.readTextFileSync(`/proc/${pid}/status`);
-  const files = [...Deno.readDirSync(`/proc/${pid}/fd`)].length;
-  return { files, memory: Number(/^VmRSS:\s+(\d+) kB/m.exec(status)![1]) / 1024 };
-}
-
-/** Seconds of processor time so far: of all processes, and of server and clients. */
-function processorTime(server: number): { all: number; own: number } {
-  const fields = (path: string) => Deno.readTextFileSync(path).split("\n")[0]!.split(/ +/);
-  const [, user, nice, system] = fields("/proc/stat").map(Number) as [
-    number,
-    number,
-    number,
-    number,
-  ];
-  const own = [server, Deno.pid].flatMap((pid) => fields(`/proc/${pid}/stat`).slice(13, 15));
-  return {
-    all: (user + nice + system) / 100,
-    own: own.reduce((sum, n) => sum + Number(n), 0) / 100,
-  };
-}
-
-/** Start of a request, counted in requests, and how many that began later ended before it. */
-interface Wait {
-  readonly began: number;
-  readonly ms: number;
-  readonly overtaken: number;
-}
-
 /** One server and what its clients saw. */
 class Soak {
-  readonly waits = new Map<string, Wait[]>();
+  /** Of each kind the starts of requests that have ended, counted in requests. */
+  readonly ended = new Map<string, number[]>();
   readonly lost: string[] = [];
-  aborted = 0;
+  readonly overtaken: string[] = [];
   /** Requests so far that were not to be aborted. */
   count = 0;
   readonly #server: TestServer;
@@ -106,24 +73,25 @@ class Soak {
     return { prompt, max_tokens: tokens, stream, ignore_eos: true, seed: this.#draws.below(1e6) };
   }
 
-  async #timed(name: string, work: () => Promise<string>): Promise<void> {
-    const began = this.count++, at = performance.now();
+  async #counted(name: string, work: () => Promise<string>): Promise<void> {
+    const began = this.count++;
     try {
       const problem = await work();
       if (problem !== "") this.lost.push(`${name}: ${problem}`);
     } catch (error) {
       this.lost.push(`${name}: ${error}`);
     }
-    const waits = this.waits.get(name) ?? [];
-    const overtaken = waits.filter((wait) => wait.began > began).length;
-    waits.push({ began, ms: performance.now() - at, overtaken });
-    this.waits.set(name, waits);
+    const ended = this.ended.get(name) ?? [];
+    const later = ended.filter((other) => other > began).length;
+    if (later > OVERTAKEN) this.overtaken.push(`${name}: by ${later}`);
+    ended.push(began);
+    this.ended.set(name, ended);
   }
 
   #complete(kind: Kind): Promise<void> {
     const body = this.#bodyOf(kind);
     const more = kind.stream ? { stream_options: { include_usage: true } } : {};
-    return this.#timed(kind.name, async () => {
+    return this.#counted(kind.name, async () => {
       const response = await this.#server.post("/v1/completions", { ...body, ...more });
       const text = await response.text();
       const isWhole = !kind.stream || text.endsWith("data: [DONE]\n\n");
@@ -138,13 +106,13 @@ class Soak {
     const timer = setTimeout(() => controller.abort(), this.#draws.below(400));
     const body = this.#bodyOf({ tokens: 1000, stream });
     await this.#server.post("/v1/completions", body, { signal })
-      .then((response) => response.text()).catch(() => this.aborted++);
+      .then((response) => response.text()).catch(() => {});
     clearTimeout(timer);
   }
 
   #malformed(): Promise<void> {
     const body = this.#draws.pick(MALFORMED);
-    return this.#timed("malformed", async () => {
+    return this.#counted("malformed", async () => {
       const response = await this.#server.post("/v1/completions", body);
       const text = await response.text();
       return response.status === 400 ? "" : `${response.status} ${text.slice(0, 300)}`;
@@ -152,7 +120,7 @@ class Soak {
   }
 
   #tokenize(): Promise<void> {
-    return this.#timed("tokenize 200 kB", async () => {
+    return this.#counted("tokenize 200 kB", async () => {
       const response = await this.#server.post("/tokenize", { prompt: " ab".repeat(66_667) });
       const { count } = await response.json();
       return count > 60_000 ? "" : `${response.status} ${count}`;
@@ -168,44 +136,21 @@ Deno.test({
     const args = ["--model", MODEL, "--max-batch", "16", "--prefix-cache", "4MiB"];
     await using server = await TestServer.start([...args, "--max-model-len", "2048"]);
     const { pid } = server.process;
-    const soak = new Soak(server), memory: number[] = [];
-    const before = measure(pid), began = performance.now(), used = processorTime(pid);
-    const watch = setInterval(() => memory.push(measure(pid).memory), 250);
+    const soak = new Soak(server), memory: number[] = [], before = openFiles(pid);
+    const watch = setInterval(() => memory.push(residentOf(pid).now / 2 ** 20), 250);
     const end = performance.now() + 1000 * SECONDS;
     await Promise.all(Array.from({ length: CLIENTS }, async () => {
       while (performance.now() < end || soak.count < REQUESTS) await soak.send();
     }));
     clearInterval(watch);
-    const elapsed = (performance.now() - began) / 1000, { all, own } = processorTime(pid);
-    const [ours, total] = [own - used.own, all - used.all].map((time) => time / elapsed);
-    await until(async () => {
-      const metrics = await server.metrics();
-      return [...metrics].every(([name, value]) => !/num_requests_/.test(name) || value === 0);
-    }, "no request runs");
-    const after = measure(pid);
-
-    const unfair: string[] = [];
-    for (const [name, waits] of soak.waits) {
-      const usual = medianOf(waits.map(({ ms }) => ms));
-      const longest = Math.max(...waits.map(({ ms }) => ms));
-      const overtaken = Math.max(...waits.map((wait) => wait.overtaken));
-      const line = `${waits.length} × ${name}: median ${usual.toFixed(0)} ms, longest ` +
-        `${longest.toFixed(0)} ms, ${(longest / usual).toFixed(2)}x, overtaken by ${overtaken}`;
-      console.log(line);
-      if (overtaken > OVERTAKEN) unfair.push(line);
-    }
+    await until(() => isIdle(server), "no request runs");
+    assertEquals([soak.lost, soak.overtaken], [[], []]);
     const quarter = Math.floor(memory.length / 4);
     const early = mean(memory.slice(quarter, 2 * quarter)), late = mean(memory.slice(-quarter));
-    console.log(
-      `${soak.aborted} aborted; memory ${early.toFixed(0)} MiB in the second quarter, ` +
-        `${late.toFixed(0)} MiB in the last; files ${before.files}, ${after.files}; cores used: ` +
-        `${ours!.toFixed(2)} by server and clients, ${(total! - ours!).toFixed(2)} by others`,
-    );
-    assertEquals(soak.lost, []);
-    assertEquals(unfair, []);
     assert(late < 1.2 * early + 16, `memory grew from ${early} to ${late} MiB`);
     // The clients' connections are kept alive.
-    assert(after.files <= before.files + CLIENTS + 8, `${before.files}, then ${after.files} files`);
+    const after = openFiles(pid);
+    assert(after <= before + CLIENTS + 8, `${before}, then ${after} files`);
     server.process.kill("SIGTERM");
     assertEquals(await server.ended, { code: 0, stderr: "" });
   },
