@@ -1,4 +1,4 @@
-/** Folders of tests. */
+/** Folders of tests, and what is in them. */
 
 /** Calls `body` with a new folder and removes the folder. */
 export async function withScratch<T>(body: (folder: string) => Promise<T>): Promise<T> {
@@ -9,3 +9,7 @@ export async function withScratch<T>(body: (folder: string) => Promise<T>): Prom
     await Deno.remove(folder, { recursive: true });
   }
 }
+
+/** Names in a folder, sorted. */
+export const namesIn = (folder: string): string[] =>
+  [...Deno.readDirSync(folder)].map(({ name }) => name).sort();

@@ -3,29 +3,27 @@ import { filesOf } from "../../../core/checkpoint/model_files.ts";
 import { assertEquals } from "@std/assert";
 import { copyCompanions, writeSafetensors } from "../../../core/checkpoint/write.ts";
 import { writeJson } from "../../../core/storage/write_file.ts";
+import { replaced } from "../../replaced.ts";
 import { withScratch } from "./testing.ts";
 
 Deno.test("every written file is synced once its bytes are there", () =>
   withScratch(async (folder) => {
     const { sync, syncSync } = Deno.FsFile.prototype;
     const sizes: number[] = [];
-    Deno.FsFile.prototype.sync = function () {
-      sizes.push(this.statSync().size);
-      return sync.call(this);
-    };
-    Deno.FsFile.prototype.syncSync = function () {
-      sizes.push(this.statSync().size);
-      syncSync.call(this);
-    };
-    const path = `${folder}/model.safetensors`;
+    using _ = replaced(Deno.FsFile.prototype, {
+      sync() {
+        sizes.push(this.statSync().size);
+        return sync.call(this);
+      },
+      syncSync() {
+        sizes.push(this.statSync().size);
+        syncSync.call(this);
+      },
+    });
     const source = new Uint8Array(8);
-    try {
-      const tensor = { name: "a", dtype: "f32", shape: [2], byteLength: 8, source } as const;
-      await writeSafetensors(path, [tensor]);
-      writeJson(`${folder}/config.json`, { a: 1 });
-    } finally {
-      Object.assign(Deno.FsFile.prototype, { sync, syncSync });
-    }
+    const tensor = { name: "a", dtype: "f32", shape: [2], byteLength: 8, source } as const;
+    await writeSafetensors(`${folder}/model.safetensors`, [tensor]);
+    writeJson(`${folder}/config.json`, { a: 1 });
     const written = ["model.safetensors", "config.json"];
     assertEquals(sizes, written.map((name) => Deno.statSync(`${folder}/${name}`).size));
   }));

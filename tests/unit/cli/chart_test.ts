@@ -3,6 +3,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type ChartOptions, renderChart, type Series } from "../../../cli/output/chart.ts";
 import { renderSvgChart } from "../../../cli/output/vega.ts";
 import { linearAxis, logAxis } from "../../../cli/output/ticks.ts";
+import { replaced } from "../../replaced.ts";
 
 const SIZE = { width: 40, height: 6 };
 const OPTIONS: ChartOptions = { ...SIZE, xLabel: "step", yLabel: "loss", color: false };
@@ -107,23 +108,18 @@ Deno.test("a logarithmic axis has powers of ten, or finer ticks where those are 
 
 Deno.test("an SVG chart escapes texts, tells series apart and warns of nothing", async () => {
   const warnings: unknown[] = [];
-  const { warn } = console;
-  console.warn = (...message) => warnings.push(message);
+  using _ = replaced(console, { warn: (...message) => warnings.push(message) });
   const title = "Loss <of> streams", series = [FALLING, { ...LOW, label: 'a <b> & "c"' }];
-  try {
-    for (const logY of [false, true]) {
-      const svg = await renderSvgChart(series, { ...OPTIONS, width: 300, title, logY });
-      for (const text of ["Loss &lt;of&gt; streams", "a &lt;b&gt; &amp;", "#0072B2", ">step<"]) {
-        assertStringIncludes(svg, text);
-      }
-      if (!logY) assertStringIncludes(svg, "stroke-dasharray");
-      const addresses = svg.match(/https?:[^"']+/g)!;
-      assertEquals(addresses.filter((url) => !url.startsWith("http://www.w3.org/")), []);
-      assert(!/NaN|undefined|<image|<script/.test(svg));
+  for (const logY of [false, true]) {
+    const svg = await renderSvgChart(series, { ...OPTIONS, width: 300, title, logY });
+    for (const text of ["Loss &lt;of&gt; streams", "a &lt;b&gt; &amp;", "#0072B2", ">step<"]) {
+      assertStringIncludes(svg, text);
     }
-    await renderSvgChart([], { ...OPTIONS, title });
-  } finally {
-    console.warn = warn;
+    if (!logY) assertStringIncludes(svg, "stroke-dasharray");
+    const addresses = svg.match(/https?:[^"']+/g)!;
+    assertEquals(addresses.filter((url) => !url.startsWith("http://www.w3.org/")), []);
+    assert(!/NaN|undefined|<image|<script/.test(svg));
   }
+  await renderSvgChart([], { ...OPTIONS, title });
   assertEquals(warnings, []);
 });

@@ -4,6 +4,7 @@ import { Table } from "../../../core/data/parquet.ts";
 import { readDocuments } from "../../../core/data/read.ts";
 import { TokenWriter } from "../../../core/data/token_writer.ts";
 import { manyGroups } from "../../parquet_groups.ts";
+import { replaced } from "../../replaced.ts";
 import { withScratch } from "../../scratch.ts";
 
 Deno.test("reading a row group of a table visits no other group", async () => {
@@ -36,13 +37,11 @@ Deno.test("the cache is searched for leftovers once, not for every file", () =>
   withScratch(async (folder) => {
     const { readDirSync } = Deno;
     let searches = 0;
-    Deno.readDirSync = (path) => (searches++, readDirSync(path));
-    try {
-      for (let i = 0; i < 5; i++) {
-        await using _writer = await TokenWriter.begin(folder);
-      }
-    } finally {
-      Deno.readDirSync = readDirSync;
+    using _ = replaced(Deno as Pick<typeof Deno, "readDirSync">, {
+      readDirSync: (path) => (searches++, readDirSync(path)),
+    });
+    for (let i = 0; i < 5; i++) {
+      await using _writer = await TokenWriter.begin(folder);
     }
     assertEquals(searches, 1);
   }));

@@ -14,7 +14,7 @@ import { TokenWriter } from "../../../core/data/token_writer.ts";
 import { DataError } from "../../../core/base/errors.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
-import { withScratch } from "../../scratch.ts";
+import { namesIn, withScratch } from "../../scratch.ts";
 import { bytesOf, contentOf, DATA, gzip, jsonLines, streamOf, TOKENIZER } from "./testing.ts";
 
 const END = 1;
@@ -25,8 +25,6 @@ const withCache = (work: (folder: string, options: OpenTokensOptions) => Promise
     const cacheFolder = join(folder, "cache");
     await work(folder, { cacheFolder, tokenizerFolder: TOKENIZER, endToken: END });
   });
-
-const namesIn = (folder: string) => [...Deno.readDirSync(folder)].map(({ name }) => name);
 
 /** Rows of text of very different lengths. */
 function texts(count: number, seed = 1): { text: string }[] {

@@ -3,29 +3,27 @@ import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import type { ParscaleError } from "../../../core/base/errors.ts";
 import { HubClient, NetworkError } from "../../../core/hub/client.ts";
 import { explain } from "../../../core/hub/errors.ts";
+import { replaced } from "../../replaced.ts";
 
 const HUB = "https://hub.test";
 
 /** Follows redirects from a file of the hub; returns what was asked of whom, or rejects. */
 async function follow(redirects: Readonly<Record<string, string>>): Promise<string[]> {
   const asked: string[] = [];
-  const { fetch } = globalThis;
-  globalThis.fetch = (input, init) => {
-    const { href } = new URL(String(input));
-    asked.push(`${href} ${new Headers(init?.headers).get("authorization")}`);
-    const location = redirects[href];
-    const headers = location === undefined ? undefined : { location };
-    return Promise.resolve(new Response(null, { status: headers ? 302 : 200, headers }));
-  };
-  try {
-    const access = { endpoint: HUB, token: "hf_a", cache: "" };
-    const client = new HubClient(access, undefined, { delaysMs: [] });
-    const { chunks } = await client.get(`${HUB}/file`);
-    await Array.fromAsync(chunks());
-    return asked;
-  } finally {
-    globalThis.fetch = fetch;
-  }
+  using _ = replaced(globalThis as Pick<typeof globalThis, "fetch">, {
+    fetch(input, init) {
+      const { href } = new URL(String(input));
+      asked.push(`${href} ${new Headers(init?.headers).get("authorization")}`);
+      const location = redirects[href];
+      const headers = location === undefined ? undefined : { location };
+      return Promise.resolve(new Response(null, { status: headers ? 302 : 200, headers }));
+    },
+  });
+  const access = { endpoint: HUB, token: "hf_a", cache: "" };
+  const client = new HubClient(access, undefined, { delaysMs: [] });
+  const { chunks } = await client.get(`${HUB}/file`);
+  await Array.fromAsync(chunks());
+  return asked;
 }
 
 Deno.test("a redirect from https to http is refused", async () => {

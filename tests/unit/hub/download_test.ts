@@ -8,6 +8,7 @@ import { downloadFiles } from "../../../core/hub/download.ts";
 import { findCommit, listFiles } from "../../../core/hub/listing.ts";
 import { resolveModel } from "../../../core/hub/model.ts";
 import { parseName } from "../../../core/hub/repository.ts";
+import { environment } from "../../replaced.ts";
 import { withScratch } from "../../scratch.ts";
 import { allPaths, oidOf, type StandInHub, startHub } from "../../cli/stand_in_hub.ts";
 
@@ -284,17 +285,8 @@ Deno.test("a file of tokens is read at the expanded path, and not at all where t
 
 Deno.test("a model that is neither a folder nor reachable names both", () =>
   withScratch(async (cache) => {
-    const variables = { HF_ENDPOINT: "http://127.0.0.1:1", HF_HUB_CACHE: cache };
-    const names = Object.keys(variables);
-    const before = names.map((name) => [name, Deno.env.get(name)] as const);
-    for (const [name, value] of Object.entries(variables)) Deno.env.set(name, value);
-    try {
-      const resolving = () => resolveModel("a/b", { patience: { delaysMs: [1], silenceMs: 500 } });
-      const words = 'no such folder: "a/b", and the hub cannot be reached';
-      assertEquals((await assertRejects(resolving, ParscaleError, words)).kind, "environment");
-    } finally {
-      for (const [name, value] of before) {
-        value === undefined ? Deno.env.delete(name) : Deno.env.set(name, value);
-      }
-    }
+    using _ = environment({ HF_ENDPOINT: "http://127.0.0.1:1", HF_HUB_CACHE: cache });
+    const resolving = () => resolveModel("a/b", { patience: { delaysMs: [1], silenceMs: 500 } });
+    const words = 'no such folder: "a/b", and the hub cannot be reached';
+    assertEquals((await assertRejects(resolving, ParscaleError, words)).kind, "environment");
   }));

@@ -14,6 +14,7 @@ import { CPU_TARGET } from "../../../core/runtime/onnxruntime/lowering/rules.ts"
 import { partsOf } from "../../../core/runtime/onnxruntime/session/chain.ts";
 import { shapeOf } from "../../gpu/shapes.ts";
 import { FIXTURES } from "../../fixtures.ts";
+import { replaced } from "../../replaced.ts";
 
 const FOLDER = `${FIXTURES}models/tiny-qwen2`;
 const CONFIG = shapeOf("0.5B", 4);
@@ -91,24 +92,18 @@ Deno.test("a model opens in parts, or whole where they would leave their arena t
 Deno.test("copies of weights are packed half by half, weights of a file at once", async () => {
   const { sessionLater } = OnnxApi.prototype;
   let open = 0, most = 0;
-  OnnxApi.prototype.sessionLater = async function (...args) {
-    most = Math.max(most, ++open);
-    try {
-      return await sessionLater.apply(this, args);
-    } finally {
-      open--;
-    }
-  };
-  try {
-    for (const [quantize, expected] of [["q8", 1], [undefined, 2]] as const) {
-      most = 0;
-      const options = { device: "cpu", threads: 2, splitAbove: 64, quantize } as const;
-      using session = await openModel(FOLDER, options);
-      await session.complete("a", { maxTokens: 1 });
-      assertEquals(most, expected, quantize);
-    }
-  } finally {
-    OnnxApi.prototype.sessionLater = sessionLater;
+  using _ = replaced(OnnxApi.prototype, {
+    async sessionLater(...args) {
+      most = Math.max(most, ++open);
+      return await sessionLater.apply(this, args).finally(() => open--);
+    },
+  });
+  for (const [quantize, expected] of [["q8", 1], [undefined, 2]] as const) {
+    most = 0;
+    const options = { device: "cpu", threads: 2, splitAbove: 64, quantize } as const;
+    using session = await openModel(FOLDER, options);
+    await session.complete("a", { maxTokens: 1 });
+    assertEquals(most, expected, quantize);
   }
 });
 
@@ -116,21 +111,19 @@ Deno.test("a model that is opened whole lets signals through between its weights
   const { addInitializer, sessionLater } = OnnxApi.prototype;
   let turns = 0, whileGiven = 0;
   const timer = setInterval(() => turns++, 1);
-  OnnxApi.prototype.addInitializer = function (...args) {
-    for (const until = performance.now() + 20; performance.now() < until;);
-    addInitializer.apply(this, args);
-  };
-  OnnxApi.prototype.sessionLater = function (...args) {
-    whileGiven = turns;
-    return sessionLater.apply(this, args);
-  };
-  try {
-    using session = await openModel(FOLDER, { splitAbove: Infinity, quantize: "q8" });
-    turns = 0;
-    await session.complete("a", { maxTokens: 1 });
-    assert(whileGiven >= 5, `${whileGiven} turns of the event loop`);
-  } finally {
-    clearInterval(timer);
-    Object.assign(OnnxApi.prototype, { addInitializer, sessionLater });
-  }
+  using _ = replaced(OnnxApi.prototype, {
+    addInitializer(...args) {
+      for (const until = performance.now() + 20; performance.now() < until;);
+      addInitializer.apply(this, args);
+    },
+    sessionLater(...args) {
+      whileGiven = turns;
+      return sessionLater.apply(this, args);
+    },
+  });
+  using session = await openModel(FOLDER, { splitAbove: Infinity, quantize: "q8" });
+  turns = 0;
+  await session.complete("a", { maxTokens: 1 });
+  clearInterval(timer);
+  assert(whileGiven >= 5, `${whileGiven} turns of the event loop`);
 });

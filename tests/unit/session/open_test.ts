@@ -7,6 +7,7 @@ import { EMBEDDING, linearSpecs } from "../../../core/model/parameters.ts";
 import { MemoryMap } from "../../../core/runtime/memory/memory_map.ts";
 import { openModel, type OpenOptions } from "../../../core/session/open.ts";
 import { writeGguf, writeTinyFolder } from "../../gguf_model.ts";
+import { replaced } from "../../replaced.ts";
 import { withScratch } from "../../scratch.ts";
 import { FIXTURES } from "../../fixtures.ts";
 
@@ -78,19 +79,16 @@ Deno.test("codes of a tied table are made once, to read rows of and to pack", ()
     await writeGguf(`${cwd}/model.gguf`, `${cwd}/folder`, { type: "Q8_0" });
     const { allocate } = MemoryMap;
     let bytes = 0;
-    MemoryMap.allocate = (length) => {
-      bytes += length;
-      return allocate(length);
-    };
-    try {
-      const options = { threads: 2, splitAbove: 64 };
-      using model = await openModel(`${cwd}/model.gguf`, options);
-      await model.complete("a", { maxTokens: 2 });
-      const matrices = linearSpecs(model.config);
-      assert(matrices.some(({ name }) => name === EMBEDDING));
-      const format = { kind: "q8", block: 32 } as const;
-      assertEquals(bytes, matrices.reduce((sum, { shape }) => sum + matrixBytes(shape, format), 0));
-    } finally {
-      MemoryMap.allocate = allocate;
-    }
+    using _ = replaced(MemoryMap, {
+      allocate(length) {
+        bytes += length;
+        return allocate(length);
+      },
+    });
+    using model = await openModel(`${cwd}/model.gguf`, { threads: 2, splitAbove: 64 });
+    await model.complete("a", { maxTokens: 2 });
+    const matrices = linearSpecs(model.config);
+    assert(matrices.some(({ name }) => name === EMBEDDING));
+    const format = { kind: "q8", block: 32 } as const;
+    assertEquals(bytes, matrices.reduce((sum, { shape }) => sum + matrixBytes(shape, format), 0));
   }));

@@ -4,12 +4,11 @@ import { clearLeftovers } from "../../../core/storage/leftovers.ts";
 import { hold } from "../../../core/storage/lock.ts";
 import { writeFolder } from "../../../core/storage/write_folder.ts";
 import { RunFolder } from "../../../core/train/run_folder.ts";
-import { withScratch } from "../../scratch.ts";
+import { replaced } from "../../replaced.ts";
+import { namesIn, withScratch } from "../../scratch.ts";
 
 /** Ends the name of what a process left whose id is larger than any system gives. */
 const DEAD = `${2 ** 30 - 1}-00000000`;
-
-const names = (path: string) => [...Deno.readDirSync(path)].map(({ name }) => name).sort();
 
 function makeFolder(path: string, ...files: string[]): void {
   Deno.mkdirSync(path, { recursive: true });
@@ -18,16 +17,13 @@ function makeFolder(path: string, ...files: string[]): void {
 
 /** Calls `body` as if the process were killed at its first deletion. */
 async function killedAtRemoval(body: () => Promise<unknown>): Promise<void> {
-  const remove = Deno.remove;
-  Deno.remove = async (path) => {
-    await Deno.lstat(path);
-    throw new Error(`killed before ${path} is removed`);
-  };
-  try {
-    await body().catch(() => {});
-  } finally {
-    Deno.remove = remove;
-  }
+  using _ = replaced(Deno as Pick<typeof Deno, "remove">, {
+    async remove(path) {
+      await Deno.lstat(path);
+      throw new Error(`killed before ${path} is removed`);
+    },
+  });
+  await body().catch(() => {});
 }
 
 Deno.test("a checkpoint that is pruned when the process dies is complete or absent", () =>
@@ -40,13 +36,13 @@ Deno.test("a checkpoint that is pruned when the process dies is complete or abse
         await run.saveCheckpoint(step, (target) => Promise.resolve(makeFolder(target, ...files)));
       }
       await killedAtRemoval(() => run.keepNewest(1, 2));
-      assertEquals(names(path).filter((name) => name.startsWith("checkpoint")), [
+      assertEquals(namesIn(path).filter((name) => name.startsWith("checkpoint")), [
         "checkpoint-000002",
       ]);
     }
     using _ = await RunFolder.open(path);
-    assertEquals(names(path), [".lock", "checkpoint-000002", "config.json", "last"]);
-    assertEquals(names(`${path}/checkpoint-000002`), files);
+    assertEquals(namesIn(path), [".lock", "checkpoint-000002", "config.json", "last"]);
+    assertEquals(namesIn(`${path}/checkpoint-000002`), files);
   }));
 
 Deno.test("two writers of one process id do not mix their files", () =>
@@ -62,7 +58,7 @@ Deno.test("two writers of one process id do not mix their files", () =>
       Deno.readTextFileSync(`${folder}/out/${name}`)
     );
     assertEquals(config, weights);
-    assertEquals(names(folder), ["out"]);
+    assertEquals(namesIn(folder), ["out"]);
   }));
 
 Deno.test("leftovers of dead processes go, those of live ones and of others stay", () =>
@@ -77,9 +73,9 @@ Deno.test("leftovers of dead processes go, those of live ones and of others stay
     clearLeftovers(folder);
     lock?.close();
     // Not every system can lock a folder.
-    assertEquals(names(folder), [live, ...(lock ? [held] : []), foreign, file].sort());
+    assertEquals(namesIn(folder), [live, ...(lock ? [held] : []), foreign, file].sort());
     clearLeftovers(folder);
-    assertEquals(names(folder), [live, foreign, file].sort());
+    assertEquals(namesIn(folder), [live, foreign, file].sort());
     return Promise.resolve();
   }));
 
@@ -88,10 +84,10 @@ Deno.test("a folder whose replacement never came gets its name back", () =>
     makeFolder(`${folder}/.out.replaced-${DEAD}`, "config.json", "model.safetensors");
     makeFolder(`${folder}/.out.partial-${DEAD}`, "config.json");
     clearLeftovers(folder);
-    assertEquals(names(folder), ["out"]);
-    assertEquals(names(`${folder}/out`), ["config.json", "model.safetensors"]);
+    assertEquals(namesIn(folder), ["out"]);
+    assertEquals(namesIn(`${folder}/out`), ["config.json", "model.safetensors"]);
     makeFolder(`${folder}/.out.replaced-${DEAD}`, "config.json");
     clearLeftovers(folder);
-    assertEquals(names(folder), ["out"], "the new folder has the name");
+    assertEquals(namesIn(folder), ["out"], "the new folder has the name");
     return Promise.resolve();
   }));

@@ -2,9 +2,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { RowFile } from "../../../core/storage/row_file.ts";
 import { NewFile, writeFile } from "../../../core/storage/write_file.ts";
-import { withScratch } from "../../scratch.ts";
-
-const names = (folder: string) => [...Deno.readDirSync(folder)].map(({ name }) => name);
+import { namesIn, withScratch } from "../../scratch.ts";
 
 Deno.test("a file has its name once it is whole, and leaves no trace before", () =>
   withScratch((folder) => {
@@ -15,11 +13,11 @@ Deno.test("a file has its name once it is whole, and leaves no trace before", ()
       file.write("new");
       assertEquals(Deno.readTextFileSync(path), "old");
     }
-    assertEquals([names(folder), Deno.readTextFileSync(path)], [["a"], "old"]);
+    assertEquals([namesIn(folder), Deno.readTextFileSync(path)], [["a"], "old"]);
     using file = new NewFile(path);
     file.write("new");
     file.commit((whole) => assertEquals(Deno.readTextFileSync(whole), "new"));
-    assertEquals([names(folder), Deno.readTextFileSync(path)], [["a"], "new"]);
+    assertEquals([namesIn(folder), Deno.readTextFileSync(path)], [["a"], "new"]);
     return Promise.resolve();
   }));
 
@@ -27,7 +25,7 @@ Deno.test("a file that cannot have its name leaves no trace", () =>
   withScratch((folder) => {
     Deno.mkdirSync(`${folder}/a/b`, { recursive: true });
     assertThrows(() => writeFile(`${folder}/a`, "new"));
-    assertEquals([names(folder), names(`${folder}/a`)], [["a"], ["b"]]);
+    assertEquals([namesIn(folder), namesIn(`${folder}/a`)], [["a"], ["b"]]);
     return Promise.resolve();
   }));
 

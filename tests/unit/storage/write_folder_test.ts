@@ -2,9 +2,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { writeFolder } from "../../../core/storage/write_folder.ts";
 import { LINKS, linkSync } from "../../links.ts";
-import { withScratch } from "../checkpoint/testing.ts";
-
-const names = (folder: string) => [...Deno.readDirSync(folder)].map(({ name }) => name);
+import { namesIn, withScratch } from "../../scratch.ts";
 
 Deno.test("a folder that cannot be replaced gets its name back", () =>
   withScratch(async (folder) => {
@@ -13,7 +11,7 @@ Deno.test("a folder that cannot be replaced gets its name back", () =>
     const { ino } = Deno.statSync(out);
     // Without the new folder the second rename fails, after the old one has moved.
     await assertRejects(() => writeFolder(out, {}, (partial) => Deno.remove(partial)));
-    assertEquals([names(folder), Deno.statSync(out).ino], [["out"], ino]);
+    assertEquals([namesIn(folder), Deno.statSync(out).ino], [["out"], ino]);
   }));
 
 Deno.test("a folder whose filling fails leaves no trace", () =>
@@ -24,7 +22,7 @@ Deno.test("a folder whose filling fails leaves no trace", () =>
         return Promise.reject(new Error("no more"));
       })
     );
-    assertEquals(names(folder), []);
+    assertEquals(namesIn(folder), []);
   }));
 
 if (LINKS) {
@@ -33,7 +31,7 @@ if (LINKS) {
       Deno.mkdirSync(`${folder}/disk/out`, { recursive: true });
       linkSync("disk/out", `${folder}/out`);
       await writeFolder(`${folder}/out`, {}, (partial) => Deno.writeTextFile(`${partial}/a`, ""));
-      assertEquals([names(folder).sort(), names(`${folder}/disk/out`)], [["disk", "out"], ["a"]]);
+      assertEquals([namesIn(folder), namesIn(`${folder}/disk/out`)], [["disk", "out"], ["a"]]);
       assertEquals(Deno.lstatSync(`${folder}/out`).isSymlink, true);
     }));
 }

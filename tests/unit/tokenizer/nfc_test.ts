@@ -3,6 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { RandomStream } from "../../../core/base/random.ts";
 import { NEWER, toNfc } from "../../../core/tokenizer/nfc.ts";
 import { fixtureRows } from "../../fixtures.ts";
+import { replaced } from "../../replaced.ts";
 
 Deno.test("marks and composites that came later stay as they are", () => {
   const rows: [string, string][] = fixtureRows("golden/tokenizer/nfc.jsonl");
@@ -34,14 +35,14 @@ Deno.test("long runs of combining marks are sorted as the runtime sorts short on
 
 Deno.test("the runtime, which sorts marks in quadratic time, gets long runs sorted", () => {
   const { normalize } = String.prototype, given: string[] = [];
-  String.prototype.normalize = function (form) {
-    given.push(`${this}`);
-    return normalize.call(this, form);
-  };
-  try {
+  {
+    using _ = replaced(String.prototype as { normalize(form?: string): string }, {
+      normalize(form) {
+        given.push(`${this}`);
+        return normalize.call(`${this}`, form);
+      },
+    });
     toNfc("a" + "\u0301\u0323".repeat(10_000));
-  } finally {
-    String.prototype.normalize = normalize;
   }
   const longest = given.reduce((most, text) => text.length > most.length ? text : most);
   assertEquals(longest, "a" + "\u0323".repeat(10_000) + "\u0301".repeat(10_000));

@@ -13,6 +13,7 @@ import {
 import { inZone } from "../../../core/tokenizer/jinja/posix_zone.ts";
 import { strftime } from "../../../core/tokenizer/jinja/strftime.ts";
 import { renderTemplate } from "../../../core/tokenizer/template_renderer.ts";
+import { environment } from "../../replaced.ts";
 import { FIXTURE } from "./testing.ts";
 
 const GOLDEN = new URL("../../../fixtures/golden/templates/", import.meta.url);
@@ -224,15 +225,10 @@ Deno.test("local time follows TZ, also as POSIX writes it", () => {
   assertEquals(hours, ["02:59:59", "02:00:00"]);
   const now = new Date();
   for (const zone of ["", "UTC", "Europe/Paris", "nonsense,"]) assertEquals(inZone(now, zone), now);
-  const before = Deno.env.get("TZ");
-  Deno.env.set("TZ", "<+0530>-5:30");
-  try {
-    const template = "{{ strftime_now('%H:%M') }}";
-    const text = renderTemplate({ template, variables: {}, now: new Date(times[0]!) });
-    assertEquals(text, "12:30");
-  } finally {
-    before === undefined ? Deno.env.delete("TZ") : Deno.env.set("TZ", before);
-  }
+  using _ = environment({ TZ: "<+0530>-5:30" });
+  const template = "{{ strftime_now('%H:%M') }}";
+  const text = renderTemplate({ template, variables: {}, now: new Date(times[0]!) });
+  assertEquals(text, "12:30");
 });
 
 Deno.test("a role developer is system where the template does not know it", async () => {

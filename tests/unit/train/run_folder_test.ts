@@ -2,7 +2,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { UsageError } from "../../../core/base/errors.ts";
 import { requireNoRun, RunFolder } from "../../../core/train/run_folder.ts";
-import { withScratch } from "../../scratch.ts";
+import { namesIn, withScratch } from "../../scratch.ts";
 
 Deno.test("the folder of a run that ended before its first step is used again, and no other", () =>
   withScratch(async (scratch) => {
@@ -36,8 +36,7 @@ Deno.test("the newest checkpoints are kept, and those that a resumed run left", 
     for (const step of [2, 10, 4, 6]) await run.saveCheckpoint(step, () => Promise.resolve());
     assertEquals(await run.lastCheckpoint(), `${folder}/checkpoint-000006`);
     await run.keepNewest(2, 6);
-    const names = [...Deno.readDirSync(folder)].map(({ name }) => name);
-    assertEquals(names.filter((name) => name.startsWith("checkpoint")).sort(), [
+    assertEquals(namesIn(folder).filter((name) => name.startsWith("checkpoint")), [
       "checkpoint-000004",
       "checkpoint-000006",
       "checkpoint-000010",

@@ -2,12 +2,12 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { EnvironmentError } from "../../../../core/base/errors.ts";
 import { recordVerified, requireVerified } from "../../../../core/runtime/cuda/verified.ts";
+import { environment } from "../../../replaced.ts";
+import { withScratch } from "../../../scratch.ts";
 
-Deno.test("a GPU is accepted once it has passed, with that driver, compiler and cuBLASLt only", () => {
-  const before = Deno.env.get("PARSCALE_CACHE");
-  const cache = Deno.makeTempDirSync();
-  Deno.env.set("PARSCALE_CACHE", cache);
-  try {
+Deno.test("a GPU is accepted once it has passed, with that driver, compiler and cuBLASLt only", () =>
+  withScratch((cache) => {
+    using _ = environment({ PARSCALE_CACHE: cache });
     const libraries = { driverVersion: 13000, nvrtcVersion: "13.0", cublasLtVersion: 130100 };
     const place = { name: "Some GPU", ...libraries };
     const refused = assertThrows(() => requireVerified(place), EnvironmentError);
@@ -34,9 +34,5 @@ Deno.test("a GPU is accepted once it has passed, with that driver, compiler and 
     const [file] = [...Deno.readDirSync(`${cache}/cuda`)];
     const record = JSON.parse(Deno.readTextFileSync(`${cache}/cuda/${file!.name}`));
     assertEquals([record.name, record.driverVersion], ["Some GPU", 13000]);
-  } finally {
-    if (before === undefined) Deno.env.delete("PARSCALE_CACHE");
-    else Deno.env.set("PARSCALE_CACHE", before);
-    Deno.removeSync(cache, { recursive: true });
-  }
-});
+    return Promise.resolve();
+  }));
