@@ -220,14 +220,9 @@ Deno.test("Python literals", () => {
   }
 });
 
-Deno.test("shots and rows that are not there are refused", async () => {
+Deno.test("shots that are not there are refused", async () => {
   const task = taskOf("minerva_math")!;
   const data = await readTaskData(task, DATA, 4);
-  const refused = [
-    [{ shots: 5 }, "has at most 4 shots, not 5"],
-    [{ ids: [14] }, "has no row 14: of its 14 rows, 0 to 13"],
-  ] as const;
-  for (const [options, words] of refused) {
-    assertThrows(() => [...documentsOf(task, data, options)], UsageError, words);
-  }
+  const asked = () => [...documentsOf(task, data, { shots: 5 })];
+  assertThrows(asked, UsageError, "has at most 4 shots, not 5");
 });

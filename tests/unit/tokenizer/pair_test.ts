@@ -1,6 +1,5 @@
 /** Context and continuation as lm-evaluation-harness splits them. */
-import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { DataError } from "../../../core/base/errors.ts";
+import { assertEquals } from "@std/assert";
 import { encodePair } from "../../../core/tokenizer/pair.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { EncodeOptions } from "../../../core/tokenizer/types.ts";
@@ -71,13 +70,6 @@ Deno.test("a continuation that is kept whole has the tokens it has by itself", a
     const { tokens } = encodePair(cutting, "x", text, START, { keepsText: true });
     assertEquals(tokens, [-1, ...tokenizer.encode(text)], JSON.stringify(text));
   }
-});
-
-Deno.test("an empty context without a start token, and an empty continuation, are refused", () => {
-  const refused = (context: string, continuation: string, start?: number) =>
-    assertThrows(() => encodePair(letters, context, continuation, start), DataError).message;
-  assertStringIncludes(refused("", "ab"), "cannot score after an empty prompt");
-  assertEquals(refused("ab", "", START), "cannot score an empty continuation");
 });
 
 Deno.test("white space as Python strips it moves to the continuation, nothing else does", () => {
