@@ -1,12 +1,14 @@
 /** Requests of tests to an engine, and what it makes of them. */
 import { GREEDY } from "../../core/base/sampling.ts";
 import { RandomStream } from "../../core/base/random.ts";
-import type { Engine, ForwardInput } from "../../core/generate/engine.ts";
+import { Engine, type ForwardInput } from "../../core/generate/engine.ts";
 import {
   type FinishReason,
   generate,
   type GenerationRequest,
 } from "../../core/generate/generate.ts";
+import type { SchedulerEvent } from "../../core/generate/request.ts";
+import { Scheduler, type SchedulerOptions } from "../../core/generate/scheduler.ts";
 import type { Score } from "../../core/generate/score.ts";
 import { type ScoreSet, scoreSets } from "../../core/generate/score_sets.ts";
 import type { HostArray } from "../../core/runtime/device.ts";
@@ -59,6 +61,32 @@ export async function tokensOf(
     if (error) throw error;
     return tokens;
   });
+}
+
+/** Events of a scheduler until it has nothing to do. */
+export async function runAll(scheduler: Scheduler): Promise<SchedulerEvent[]> {
+  const events: SchedulerEvent[] = [];
+  while (!scheduler.isIdle) events.push(...await Array.fromAsync(scheduler.round()));
+  return events;
+}
+
+/** Runs requests on a scheduler, or on one of their own for an engine. */
+export async function scheduled(
+  on: Engine | Scheduler,
+  requests: readonly GenerationRequest[],
+  options: Partial<SchedulerOptions> = {},
+): Promise<{ tokens: number[][]; cached: number[]; events: SchedulerEvent[] }> {
+  using own = on instanceof Engine ? new Scheduler(on, { batch: 8, ...options }) : undefined;
+  const scheduler = own ?? on as Scheduler;
+  const tokens: number[][] = requests.map(() => []), cached: number[] = [];
+  requests.forEach((request, index) => scheduler.add(index, request));
+  const events = await runAll(scheduler);
+  for (const event of events) {
+    if (event.kind === "token") tokens[event.index]!.push(event.token);
+    if (event.kind === "prefilled") cached[event.index] = event.cached;
+    if (event.kind === "failed") throw event.error;
+  }
+  return { tokens, cached, events };
 }
 
 /** Outputs of whole texts of one length in one step, of every token unless `input` selects some. */

@@ -4,12 +4,12 @@ import { GREEDY } from "../../../core/base/sampling.ts";
 import { RandomStream } from "../../../core/base/random.ts";
 import { Engine } from "../../../core/generate/engine.ts";
 import type { GenerationRequest, SchedulerEvent } from "../../../core/generate/request.ts";
-import { Scheduler, type SchedulerOptions } from "../../../core/generate/scheduler.ts";
+import { Scheduler } from "../../../core/generate/scheduler.ts";
 import { scoreBatch } from "../../../core/generate/score.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
 import { TRAITS, type Traits } from "../../../core/runtime/traits.ts";
 import { samplers } from "../devices.ts";
-import { prompt, request } from "../engines.ts";
+import { prompt, request, runAll, scheduled } from "../engines.ts";
 import { openGolden } from "../goldens.ts";
 
 const MODEL = "qwen2-p2-tied-f32";
@@ -22,35 +22,10 @@ class SmallChunkDevice extends CpuDevice {
 const engine = await openGolden(MODEL, new CpuDevice({ threads: 1 }));
 const chunked = await openGolden(MODEL, new SmallChunkDevice({ threads: 1 }));
 
-async function runAll(scheduler: Scheduler): Promise<SchedulerEvent[]> {
-  const events: SchedulerEvent[] = [];
-  while (!scheduler.isIdle) events.push(...await Array.fromAsync(scheduler.round()));
-  return events;
-}
-
-/** Runs requests on a scheduler, or on one of their own for an engine. */
-async function texts(
-  on: Engine | Scheduler,
-  requests: readonly GenerationRequest[],
-  options: Partial<SchedulerOptions> = {},
-): Promise<{ tokens: number[][]; cached: number[]; events: SchedulerEvent[] }> {
-  using own = on instanceof Engine ? new Scheduler(on, { batch: 8, ...options }) : undefined;
-  const scheduler = own ?? on as Scheduler;
-  const tokens: number[][] = requests.map(() => []), cached: number[] = [];
-  requests.forEach((request, index) => scheduler.add(index, request));
-  const events = await runAll(scheduler);
-  for (const event of events) {
-    if (event.kind === "token") tokens[event.index]!.push(event.token);
-    if (event.kind === "prefilled") cached[event.index] = event.cached;
-    if (event.kind === "failed") throw event.error;
-  }
-  return { tokens, cached, events };
-}
-
 /** Tokens of requests that run one after the other, each on a scheduler of its own. */
 async function alone(requests: readonly GenerationRequest[]): Promise<number[][]> {
   const tokens: number[][] = [];
-  for (const one of requests) tokens.push(...(await texts(engine, [one])).tokens);
+  for (const one of requests) tokens.push(...(await scheduled(engine, [one])).tokens);
   return tokens;
 }
 
@@ -120,8 +95,8 @@ Deno.test("chunks, groups and neighbours do not change tokens", async () => {
     );
   const expected = await alone(requests());
   for (const on of [engine, chunked]) {
-    assertEquals((await texts(on, requests())).tokens, expected);
-    assertEquals((await texts(on, requests(), { batch: 3 })).tokens, expected);
+    assertEquals((await scheduled(on, requests())).tokens, expected);
+    assertEquals((await scheduled(on, requests(), { batch: 3 })).tokens, expected);
   }
 });
 
@@ -139,7 +114,7 @@ Deno.test("as many sequences are under way as fit into memory at their full leng
       yield* round();
       running = Math.max(running, scheduler.running);
     };
-    assertEquals((await texts(scheduler, requests())).tokens, expected);
+    assertEquals((await scheduled(scheduler, requests())).tokens, expected);
     assertEquals(running, most);
   }
 });
@@ -150,7 +125,7 @@ Deno.test("prompts that wait together are prefilled in one forward pass", async 
   counted.forward = (...args) => (passes++, engine.forward(...args));
   counted.createCache = (...args) => engine.createCache(...args);
   const requests = Array.from({ length: 12 }, (_, i) => request(prompt(i, 20), { maxTokens: 1 }));
-  await texts(counted, requests, { batch: 12 });
+  await scheduled(counted, requests, { batch: 12 });
   assertEquals(passes, 1);
 });
 
@@ -181,7 +156,8 @@ Deno.test("a request that cancels another one in the middle of a step gets no ev
 });
 
 Deno.test("200 cancelled requests leave no row and the others their tokens", async () => {
-  const expected = (await texts(engine, [request(prompt(999, 8), { maxTokens: 60 })])).tokens[0];
+  const expected =
+    (await scheduled(engine, [request(prompt(999, 8), { maxTokens: 60 })])).tokens[0];
   using scheduler = new Scheduler(engine, { batch: 8 });
   const kept: number[] = [];
   scheduler.add(999, request(prompt(999, 8), { maxTokens: 60 }));
@@ -206,14 +182,14 @@ Deno.test("200 cancelled requests leave no row and the others their tokens", asy
 Deno.test("the prefix cache gives equal tokens, counts what it saved and keeps to its bytes", async () => {
   const shared = prompt(50, 60);
   const requests = Array.from({ length: 6 }, (_, i) => request([...shared, ...prompt(i, 4 + i)]));
-  const { tokens, cached } = await texts(engine, requests, { prefixCacheBytes: 1 << 24 });
+  const { tokens, cached } = await scheduled(engine, requests, { prefixCacheBytes: 1 << 24 });
   assertEquals(tokens, await alone(requests));
   assertEquals(cached, [0, 60, 60, 60, 60, 60], "those behind the first wait for what they share");
 
   const bytes = 3 * engine.createCache(1, 1).bytes;
   using scheduler = new Scheduler(engine, { batch: 2, prefixCacheBytes: bytes });
   for (let i = 0; i < 12; i++) {
-    await texts(scheduler, [request(prompt(100 + i, 40))]);
+    await scheduled(scheduler, [request(prompt(100 + i, 40))]);
     assert(scheduler.prefixCacheBytes <= bytes);
   }
   assertEquals(scheduler.prefixCacheBytes, bytes);
@@ -224,24 +200,24 @@ Deno.test("prompts with cached prefixes of different lengths share a chunk", asy
   const shared = prompt(60, 110);
   const requests = [request([...shared, ...prompt(61, 10)]), request(prompt(62, 60))];
   using scheduler = new Scheduler(engine, { batch: 4, prefixCacheBytes: 1 << 24 });
-  await texts(scheduler, [request(shared)]);
-  assertEquals((await texts(scheduler, requests)).tokens, await alone(requests));
+  await scheduled(scheduler, [request(shared)]);
+  assertEquals((await scheduled(scheduler, requests)).tokens, await alone(requests));
 });
 
 Deno.test("a finished answer is found by the next turn", async () => {
   const options = { batch: 2, prefixCacheBytes: 1 << 24, keepsAnswers: true };
   using scheduler = new Scheduler(engine, options);
   const first = prompt(3, 30);
-  const { tokens: [answer] } = await texts(scheduler, [request(first, { maxTokens: 10 })]);
+  const { tokens: [answer] } = await scheduled(scheduler, [request(first, { maxTokens: 10 })]);
   const turn = [request([...first, ...answer!, ...prompt(4, 5)])];
-  const { tokens, cached } = await texts(scheduler, turn);
+  const { tokens, cached } = await scheduled(scheduler, turn);
   assertEquals(cached, [30 + 10 - 1]);
   assertEquals(tokens, await alone(turn));
 });
 
 Deno.test("log-probabilities of prompt and answer are those that score computes", async () => {
   const tokens = prompt(8, 70);
-  const { events } = await texts(engine, [
+  const { events } = await scheduled(engine, [
     request(tokens, { topLogprobs: 3, promptLogprobs: true, maxTokens: 5 }),
     request(prompt(9, 5)),
   ]);
@@ -265,7 +241,7 @@ Deno.test("a prompt that fills the context has a next token only beside its log-
   const short = await openGolden(MODEL, engine.device, { maxPositionEmbeddings: 24 });
   const full = prompt(5, 24);
   const asked = { topLogprobs: 1, promptLogprobs: true };
-  const { tokens, events } = await texts(short, [
+  const { tokens, events } = await scheduled(short, [
     request(full),
     request(full, asked),
     request(full, { ...asked, maxTokens: 0 }),
@@ -283,7 +259,7 @@ const WEIGHING: readonly (readonly [string, () => Engine | Promise<Engine>])[] =
 for (const [name, open] of WEIGHING) {
   Deno.test(`${name}: weights per token on request are those that score computes`, async () => {
     const on = await open();
-    const { tokens, events } = await texts(on, [
+    const { tokens, events } = await scheduled(on, [
       request(prompt(1, 9), { streamWeights: true }),
       request(prompt(2, 12)),
     ]);
@@ -297,7 +273,7 @@ for (const [name, open] of WEIGHING) {
       const expected = score!.weights![8 + i]!;
       row.forEach((weight, p) => assertAlmostEquals(weight, expected[p]!, 1e-5));
     }
-    const plain = await texts(on, [request(prompt(1, 9)), request(prompt(2, 12))]);
+    const plain = await scheduled(on, [request(prompt(1, 9)), request(prompt(2, 12))]);
     assertEquals(tokens, plain.tokens, "asking for weights changes no token");
   });
 }

@@ -7,34 +7,14 @@ import { beamSearch } from "../../../core/generate/beam_search.ts";
 import type { Engine } from "../../../core/generate/engine.ts";
 import type { TokenConstraint } from "../../../core/generate/logit_rules.ts";
 import type { GenerationRequest } from "../../../core/generate/request.ts";
-import { Scheduler, type SchedulerOptions } from "../../../core/generate/scheduler.ts";
+import { Scheduler } from "../../../core/generate/scheduler.ts";
 import { scoreBatch } from "../../../core/generate/score.ts";
 import { scoreSets } from "../../../core/generate/score_sets.ts";
 import { CpuDevice } from "../../../core/runtime/onnxruntime/cpu.ts";
-import { prompt, request, tokensOf } from "../engines.ts";
+import { prompt, request, scheduled, tokensOf } from "../engines.ts";
 import { maxDifference, openGolden } from "../goldens.ts";
 
 const MODELS = ["qwen35-p1-tied-f32", "qwen35-p4-untied-f32"] as const;
-
-/** Answers to requests, and how many tokens of each prompt came from the prefix cache. */
-async function scheduled(
-  engine: Engine,
-  requests: readonly GenerationRequest[],
-  options: Partial<SchedulerOptions> = {},
-): Promise<{ tokens: number[]; cached: number }[]> {
-  using scheduler = new Scheduler(engine, { batch: 3, ...options });
-  requests.forEach((each, index) => scheduler.add(index, each));
-  const results = requests.map(() => ({ tokens: [] as number[], cached: 0 }));
-  while (!scheduler.isIdle) {
-    for await (const event of scheduler.round()) {
-      const result = results[event.index]!;
-      if (event.kind === "token") result.tokens.push(event.token);
-      if (event.kind === "prefilled") result.cached = event.cached;
-      if (event.kind === "failed") throw event.error;
-    }
-  }
-  return results;
-}
 
 /** Answers to requests, each alone on an engine of its own. */
 async function alone(model: string, requests: readonly GenerationRequest[]): Promise<number[][]> {
@@ -57,38 +37,25 @@ for (const model of MODELS) {
     const prompts = [2, 3, 4, 5].map((index) => [...shared, ...prompt(index, 9)]);
     const requests = [...prompts, prompt(6, 30)].map((tokens) => request(tokens));
     const engine = await openGolden(model, new CpuDevice());
-    const results = await scheduled(engine, requests);
-    assertEquals(results.map(({ tokens }) => tokens), await alone(model, requests));
-    assertEquals(results.map(({ cached }) => cached), [0, 0, 40, 40, 0]);
+    const { tokens, cached } = await scheduled(engine, requests, { batch: 3 });
+    assertEquals(tokens, await alone(model, requests));
+    assertEquals(cached, [0, 0, 40, 40, 0]);
   });
 
   Deno.test(`${model}: the next turn of a chat continues behind the answer`, async () => {
     const engine = await openGolden(model, new CpuDevice());
     const first = request(prompt(1, 30));
-    using scheduler = new Scheduler(engine, {
-      batch: 2,
-      prefixCacheBytes: 1e8,
-      keepsAnswers: true,
-    });
-    const run = async (each: GenerationRequest, index: number) => {
-      scheduler.add(index, each);
-      const [tokens, cached] = [[] as number[], [] as number[]];
-      while (!scheduler.isIdle) {
-        for await (const event of scheduler.round()) {
-          if (event.kind === "token") tokens.push(event.token);
-          if (event.kind === "prefilled") cached.push(event.cached);
-        }
-      }
-      return { tokens, cached: cached[0]! };
-    };
-    const answer = await run(first, 0);
-    const next = request([...first.tokens, ...answer.tokens, ...prompt(2, 12)]);
-    const turn = await run(next, 1);
-    assertEquals(turn.cached, 30 + answer.tokens.length - 1);
-    assertEquals([turn.tokens], await alone(model, [next]));
+    const options = { batch: 2, prefixCacheBytes: 1e8, keepsAnswers: true };
+    using scheduler = new Scheduler(engine, options);
+    const run = (each: GenerationRequest) => scheduled(scheduler, [each]);
+    const { tokens: [answer] } = await run(first);
+    const next = request([...first.tokens, ...answer!, ...prompt(2, 12)]);
+    const turn = await run(next);
+    assertEquals(turn.cached, [30 + answer!.length - 1]);
+    assertEquals(turn.tokens, await alone(model, [next]));
     // A prompt that ends within what is known finds no state there.
     const within = request(first.tokens.slice(0, 25));
-    assertEquals([(await run(within, 2)).tokens], await alone(model, [within]));
+    assertEquals((await run(within)).tokens, await alone(model, [within]));
   });
 
   Deno.test(`${model}: a prompt of several chunks gives what one pass gives`, async () => {
@@ -142,8 +109,8 @@ for (const model of MODELS) {
     const tokens = prompt(4, 12);
     const others = [request(prompt(5, 9), { maxTokens: 20 })];
     const masked = (ms: number) => request(tokens, { constraint: allowsAllAfter(engine, ms) });
-    const [late] = await scheduled(engine, [masked(60), ...others]);
-    const [early] = await scheduled(engine, [masked(0)]);
-    assertEquals(late!.tokens, early!.tokens);
+    const { tokens: [late] } = await scheduled(engine, [masked(60), ...others], { batch: 3 });
+    const { tokens: [early] } = await scheduled(engine, [masked(0)]);
+    assertEquals(late, early);
   });
 }
