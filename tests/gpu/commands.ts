@@ -2,10 +2,10 @@
  * Every command that computes, on one device beside `cpu`: the same small models, the same flags, and of
  * each document the numbers that must agree.
  */
-import { fileURLToPath } from "node:url";
 import { programLine, runCommand } from "../cli/run.ts";
+import { FIXTURES } from "../fixtures.ts";
 
-const pathTo = (path: string) => fileURLToPath(new URL(`../../fixtures/${path}`, import.meta.url));
+const pathTo = (path: string) => FIXTURES + path;
 const [ONE, FOUR] = [pathTo("models/python-p1"), pathTo("models/python-p4")];
 const HYBRID = pathTo("models/qwen35-p4-untied-f32");
 const HELD_OUT = pathTo("demo/held_out.jsonl");

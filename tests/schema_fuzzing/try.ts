@@ -15,7 +15,7 @@ import { droppedNote, readTools, toolFormatOf, toolGrammar } from "../../core/se
 import { openTokenizer } from "../../core/tokenizer/tokenizer.ts";
 import { randomDocument } from "./documents.ts";
 import type { Dice, Schema } from "./schemas.ts";
-import { FIXTURES } from "../fixtures.ts";
+import { fixtureRows, FIXTURES } from "../fixtures.ts";
 
 const MODEL = `${FIXTURES}models/tiny-qwen2`;
 
@@ -174,7 +174,5 @@ export function apiSchemas(file: "apis" | "libraries" = "apis"): readonly Schema
 }
 
 /** Schemas of a fixture by their names. */
-export function namedSchemas(file: string): readonly { name: string; schema: Schema }[] {
-  const path = new URL(`../../fixtures/schemas/${file}.jsonl`, import.meta.url);
-  return Deno.readTextFileSync(path).trim().split("\n").map((line) => JSON.parse(line));
-}
+export const namedSchemas = (file: string): readonly { name: string; schema: Schema }[] =>
+  fixtureRows(`schemas/${file}.jsonl`);

@@ -33,6 +33,7 @@ import {
   writeGguf,
   writeTinyFolder,
 } from "../../gguf_model.ts";
+import { maxDifference } from "../../device/goldens.ts";
 import { MODELS, userError, withScratch } from "./testing.ts";
 
 const IDS = [1, 5, 9, 20, 33, 7, 64, 100, 256, 300, 3, 3];
@@ -78,11 +79,6 @@ const withModel = (family: "llama" | "qwen2" | "qwen3", work: (place: Place) => 
     await work({ scratch, folder, path });
   });
 
-function worst(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
-  assertEquals(actual.length, expected.length);
-  return Array.from(actual).reduce((most, x, i) => Math.max(most, Math.abs(x - expected[i]!)), 0);
-}
-
 for (const family of ["llama", "qwen2", "qwen3"] as const) {
   Deno.test(`a ${family} file in F32 gives the folder's logits, config and hash`, () =>
     withModel(family, async ({ folder, path }) => {
@@ -92,8 +88,8 @@ for (const family of ["llama", "qwen2", "qwen3"] as const) {
       assertEquals([...file.tensors.keys()], [...source.tensors.keys()]);
       assertEquals(await backboneHash(file), await backboneHash(source));
       const expected = await logits(folder);
-      assert(worst(await logits(path), expected) < 1e-6);
-      assert(worst(await cpuLogits(file.config, weightsOf(file)), expected) < 1e-4);
+      assert(maxDifference(await logits(path), expected) < 1e-6);
+      assert(maxDifference(await cpuLogits(file.config, weightsOf(file)), expected) < 1e-4);
     }));
 }
 
@@ -101,7 +97,7 @@ Deno.test("a Llama model with biases, and one in F16, read as their folders", ()
   withModel("llama", async ({ folder, path }) => {
     await writeGguf(path, `${MODELS}/llama-p1-untied-bias-f32`);
     const expected = await logits(`${MODELS}/llama-p1-untied-bias-f32`);
-    assert(worst(await logits(path), expected) < 1e-6);
+    assert(maxDifference(await logits(path), expected) < 1e-6);
 
     const source = await openCheckpoint(folder);
     for (const type of ["F16", "BF16"] as const) {
@@ -111,7 +107,7 @@ Deno.test("a Llama model with biases, and one in F16, read as their folders", ()
       for (const [name, tensor] of tensors) {
         assertEquals(tensor.dtype, name.includes("norm") ? "f32" : config.dtype);
         const stored = await readTensor(source.tensors.get(name)!);
-        assert(worst(await readTensor(tensor), stored) < 0.02, name);
+        assert(maxDifference(await readTensor(tensor), stored) < 0.02, name);
       }
     }
   }));
@@ -142,8 +138,8 @@ for (const [type, kind] of [["Q8_0", "q8"], ["Q4_0", "q4"]] as const) {
       assertEquals(kept, await cpuLogits(config, weightsOf(coded), format));
       assertEquals(inFull, await cpuLogits(config, file.tensors)); // rows of codes are exact
       assertNotEquals(kept, inFull);
-      assert(worst(kept, inFull) < 0.5, `${worst(kept, inFull)}`);
-      assert(worst(inFull, await logits(path)) < 1e-3);
+      assert(maxDifference(kept, inFull) < 0.5, `${maxDifference(kept, inFull)}`);
+      assert(maxDifference(inFull, await logits(path)) < 1e-3);
     }));
 }
 
@@ -161,7 +157,7 @@ Deno.test("a file of mixed types keeps the format of each matrix, few codes beco
     assertEquals(await formats(), new Set([undefined, "q4", "q8"]));
     const file = await openCheckpoint(path);
     const found = await cpuLogits(file.config, weightsOf(file, { keepsCodes: true }));
-    assert(worst(found, await logits(path)) < 0.5);
+    assert(maxDifference(found, await logits(path)) < 0.5);
   }));
 
 Deno.test("an embedding table in Q6_K keeps its codes where the other matrices are Q4_0", () =>
@@ -175,7 +171,7 @@ Deno.test("an embedding table in Q6_K keeps its codes where the other matrices a
     assertEquals(weights.get(EMBEDDING)!.format, { kind: "q8", block: 16 });
     const exact = new Map<string, Weight>([...weights, [EMBEDDING, file.tensors.get(EMBEDDING)!]]);
     const expected = await cpuLogits(file.config, exact);
-    const difference = worst(await cpuLogits(file.config, weights), expected);
+    const difference = maxDifference(await cpuLogits(file.config, weights), expected);
     assert(difference > 0 && difference < 0.5, `${difference}`);
     // Where matrices become f32 the rows of the table are still read from its codes.
     await writeGguf(path, folder, { type: (name) => /^token_embd/.test(name) ? "Q6_K" : "F16" });
@@ -203,7 +199,7 @@ Deno.test("converted to a folder a file keeps logits, tokenizer, end tokens and 
       assertEquals(config.eosTokenIds, [490, 492]);
       const tokenizer = await openTokenizer(out);
       assertEquals(tokenizer.chatTemplate, "{{ messages[0].content }}");
-      const difference = worst(await logits(out), await logits(path));
+      const difference = maxDifference(await logits(out), await logits(path));
       assert(dtype === "f32" ? difference === 0 : difference < 0.5);
     }
   }));
@@ -233,7 +229,7 @@ Deno.test("shards are one model, and are refused in part", () =>
     };
     write(0, tensors.slice(0, half));
     write(1, tensors.slice(half));
-    assert(worst(await logits(name(0)), await logits(folder)) < 1e-6);
+    assert(maxDifference(await logits(name(0)), await logits(folder)) < 1e-6);
     assertStringIncludes(await refusal(name(1)), "is not the first of its 2 files");
     write(1, tensors.slice(half - 1));
     assertStringIncludes(await refusal(name(0)), "again");
@@ -384,7 +380,7 @@ Deno.test("an alignment other than 32, and version 2, are read", () =>
     const metadata: Record<string, Entry> = { "general.alignment": ["u32", 256] };
     const content = await ggufOf(folder, { metadata });
     await Deno.writeFile(path, ggufBytes(content, { version: 2, alignment: 256 }));
-    assert(worst(await logits(path), await logits(folder)) < 1e-6);
+    assert(maxDifference(await logits(path), await logits(folder)) < 1e-6);
   }));
 
 Deno.test("another weight gives another fingerprint", () =>

@@ -11,6 +11,7 @@ import { packing, quantize, type QuantizedFormat } from "../../../core/quant/cod
 import { RandomStream } from "../../../core/base/random.ts";
 import { writeAllSync } from "../../../core/base/write_all.ts";
 import { linearSpecs } from "../../../core/model/parameters.ts";
+import { readRange } from "../../../core/runtime/weights.ts";
 import {
   copyModel,
   makeLargeModel,
@@ -34,14 +35,6 @@ async function quantized(
     await planQuantization({ model: source, out, format, ...sharded }),
     { verify: true },
   );
-}
-
-function bytesAt({ path, offset, byteLength }: {
-  path: string;
-  offset: number;
-  byteLength: number;
-}): Uint8Array {
-  return Deno.readFileSync(path).subarray(offset, offset + byteLength);
 }
 
 /** Codes and scales that the quantizer gives. */
@@ -89,7 +82,11 @@ for (const name of ["qwen2-p2-tied-f32", "qwen2-p4-untied-f32", "qwen2-p1-untied
             if ("codes" in weight) {
               const { dtype, shape } = stored, bytes = fromF32(await readTensor(stored), dtype);
               const expected = expectedCodes(bytes, dtype, shape, { kind, block });
-              assertEquals([bytesAt(weight.codes), bytesAt(weight.scales)], [...expected], tensor);
+              assertEquals(
+                [readRange(weight.codes), readRange(weight.scales)],
+                [...expected],
+                tensor,
+              );
               assertEquals(weight.scales.offset % 4, 0, "scales can be mapped");
               if (tensor !== "model.embed_tokens.weight") continue;
             }
@@ -183,10 +180,10 @@ Deno.test("threads give a large model the codes of one thread, and their errors 
     await quantized(model, `${folder}/q4`);
     const opened = await openCheckpoint(`${folder}/q4`, { quantized: true });
     const { codes, scales } = opened.quantization!.matrices.get(table.name)!;
-    const source = bytesAt({ ...table, path: weights });
+    const source = readRange({ ...table, path: weights });
     const expected = expectedCodes(source, "f32", table.shape, Q4);
-    assertEquals(Buffer.compare(bytesAt(codes), expected[0]), 0, "codes");
-    assertEquals(Buffer.compare(bytesAt(scales), expected[1]), 0, "scales");
+    assertEquals(Buffer.compare(readRange(codes), expected[0]), 0, "codes");
+    assertEquals(Buffer.compare(readRange(scales), expected[1]), 0, "scales");
 
     write(new Uint8Array(4).fill(0xff), 100 << 20);
     const error = await userError(() => quantized(model, `${folder}/nan`));

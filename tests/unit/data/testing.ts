@@ -1,17 +1,15 @@
 /** Shared by the data tests: files from text, packed bytes, tokens without files. */
-import { fileURLToPath } from "node:url";
 import { zstdCompressSync } from "node:zlib";
 import { type Document, type DocumentKind } from "../../../core/data/document.ts";
 import { readDocuments } from "../../../core/data/read.ts";
 import type { TokenSource, TokenStore } from "../../../core/data/token_store.ts";
-
-const ROOT = new URL("../../../", import.meta.url);
+import { FIXTURES } from "../../fixtures.ts";
 
 /** Folder with tables. */
-export const DATA = fileURLToPath(new URL("fixtures/data", ROOT));
+export const DATA = `${FIXTURES}data`;
 
 /** A tokenizer with a chat template. */
-export const TOKENIZER = fileURLToPath(new URL("fixtures/models/tiny-qwen2", ROOT));
+export const TOKENIZER = `${FIXTURES}models/tiny-qwen2`;
 
 /** Text as bytes. */
 export const bytesOf = (text: string) => new TextEncoder().encode(text);

@@ -51,6 +51,9 @@ function score(task: string, doc_id: number, metrics: DocumentScore["metrics"], 
   return { task, doc_id, group, request: "", samples: "", metrics };
 }
 
+const factsOf = (name: string) =>
+  ({ task: taskOf(name)!, shots: 5, prompt_format: "completion", files: [] }) as const;
+
 Deno.test("means have sample standard errors; lists are pooled; groups by size", () => {
   const gsm8k = taskOf("gsm8k")!;
   const values = [1, 0, 0, 1, 1];
@@ -153,12 +156,7 @@ Deno.test("the mean of the general tasks is that of the paper's six columns", ()
   const split = [...printed.matchAll(/(\w+)\.(\w+) (\S+)/g)].map(([, ...words]) =>
     words as [task: string, metric: string, percent: string]
   );
-  const facts = split.map(([task]) => ({
-    task: taskOf(task)!,
-    shots: 5,
-    prompt_format: "completion" as const,
-    files: [],
-  }));
+  const facts = split.map(([task]) => factsOf(task));
   const scores = split.map(([task, metric, percent]) =>
     score(task, 0, { [metric]: Number(percent) / 100 })
   );
@@ -174,13 +172,7 @@ Deno.test("the mean of the general tasks is that of the paper's six columns", ()
 });
 
 Deno.test("tables of the paper: percent, ARC from both sets, null where a task is missing", () => {
-  const tasks = ["winogrande", "arc_easy", "arc_challenge"];
-  const facts = tasks.map((task) => ({
-    task: taskOf(task)!,
-    shots: 5,
-    prompt_format: "completion" as const,
-    files: [],
-  }));
+  const facts = ["winogrande", "arc_easy", "arc_challenge"].map(factsOf);
   const results = summarizeAll(facts, [
     score("winogrande", 0, { acc: 1 }),
     score("arc_easy", 0, { acc: 0, acc_norm: 1 }),

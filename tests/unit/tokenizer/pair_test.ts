@@ -4,7 +4,7 @@ import { encodePair } from "../../../core/tokenizer/pair.ts";
 import { openTokenizer } from "../../../core/tokenizer/tokenizer.ts";
 import type { EncodeOptions } from "../../../core/tokenizer/types.ts";
 import { FIXTURE, mixedText, openFiles } from "./testing.ts";
-import { FIXTURES } from "../../fixtures.ts";
+import { fixtureRows, FIXTURES } from "../../fixtures.ts";
 
 const START = 7;
 
@@ -13,8 +13,7 @@ const letters = { encode: (text: string) => Array.from(text, (c) => c.codePointA
 
 Deno.test("the ids of every golden pair", async () => {
   const tokenizer = await openTokenizer(`${FIXTURES}models/tiny-qwen2`);
-  const text = await Deno.readTextFile(`${FIXTURES}golden/tokenizer/encode_pair.jsonl`);
-  const cases = text.trim().split("\n").map((line) => JSON.parse(line));
+  const cases = fixtureRows("golden/tokenizer/encode_pair.jsonl");
   assertEquals(cases.length, 10);
   for (const { context, continuation, context_ids, continuation_ids } of cases) {
     const { tokens, from } = encodePair(tokenizer, context, continuation, undefined);

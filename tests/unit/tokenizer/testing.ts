@@ -1,27 +1,24 @@
 /** Shared by the tokenizer tests and bench: fixture, real tokenizer, library, texts. */
 import { dirname } from "node:path";
-import { fileURLToPath } from "node:url";
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { RandomStream } from "../../../core/base/random.ts";
 import { openTokenizer, type Tokenizer } from "../../../core/tokenizer/tokenizer.ts";
+import { FIXTURES, readFixture, ROOT } from "../../fixtures.ts";
 import { withScratch } from "../../scratch.ts";
 
-const ROOT = new URL("../../../", import.meta.url);
-
 /** Folder with the small tokenizer. */
-export const FIXTURE = fileURLToPath(new URL("fixtures/models/qwen2-p1-tied-f32", ROOT));
+export const FIXTURE = `${FIXTURES}models/qwen2-p1-tied-f32`;
 
 /** The small `tokenizer.json`, fresh at each call. */
 // deno-lint-ignore no-explicit-any -- tests put all sorts of nonsense into it
 export function fixtureJson(): Record<string, any> {
-  return JSON.parse(Deno.readTextFileSync(`${FIXTURE}/tokenizer.json`));
+  return readFixture("models/qwen2-p1-tied-f32/tokenizer.json");
 }
 
 /** Text of Qwen2.5's `tokenizer.json`, or undefined where it does not lie beside the project. */
 export async function qwenJson(): Promise<string | undefined> {
-  const path = new URL("../shared/data/qwen-tokenizer/tokenizer.json.gz", ROOT);
   try {
-    const file = await Deno.open(path);
+    const file = await Deno.open(`${ROOT}../shared/data/qwen-tokenizer/tokenizer.json.gz`);
     return await new Response(file.readable.pipeThrough(new DecompressionStream("gzip"))).text();
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return undefined;
