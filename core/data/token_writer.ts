@@ -159,7 +159,7 @@ export class TokenWriter implements AsyncDisposable {
       } catch (error) {
         if (!PLATFORM.isTaken(error) || attempt > 9) throw error;
       }
-      if (await isWhole(target, key)) return;
+      if (await TokenStore.open(target, key).then(() => true, () => false)) return;
       await removeFolder(target).catch(() => {}); // another writer may be faster
     }
   }
@@ -171,10 +171,6 @@ export class TokenWriter implements AsyncDisposable {
       throw ioError("write folder", this.cacheFolder, error);
     }
   }
-}
-
-async function isWhole(folder: string, key: string): Promise<boolean> {
-  return await TokenStore.open(folder, key).then(() => true, () => false);
 }
 
 async function syncAndClose(file: Deno.FsFile): Promise<void> {

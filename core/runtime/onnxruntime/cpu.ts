@@ -89,7 +89,7 @@ export class CpuDevice extends HostDevice implements Device {
     this.#api = api;
     this.threads = threads;
     // Until the copies that a session packs are free; two sessions with copies would take the most memory.
-    let packing: Promise<void> | undefined;
+    let packing: Promise<unknown> | undefined;
     const tables = new WeakMap<Weights, Tables>();
     this.#pool = new SessionPool(
       { matrices, alikeRows, target: CPU_TARGET, readsFiles: true, heldBytes },
@@ -104,15 +104,18 @@ export class CpuDevice extends HostDevice implements Device {
         };
         const shared = tables.getOrInsertComputed(weights, () => new Map());
         const memory = new WeightMemory(api, weights, matrices, shared);
-        const turn = () => memory.holdsCopies ? packing : undefined;
-        // Parts have half the weights each, and one is packed while the other's are given.
-        const order = isPart ? { turn } : { pause: letSignalsThrough };
-        const source = { lowered, weights: memory, folder, configure, ...order };
+        const own = Promise.withResolvers<unknown>();
+        const turn = () => {
+          const before = memory.holdsCopies ? packing : undefined;
+          if (memory.holdsCopies) packing = own.promise;
+          return before;
+        };
+        // A part is given half the weights, at once, while the other is packed.
+        const pause = isPart ? undefined : letSignalsThrough;
+        const source = { lowered, weights: memory, folder, configure, turn, pause };
         const opening = Session.openLater(api, source);
-        if (memory.holdsCopies) {
-          const end = () => packing === own ? packing = undefined : undefined;
-          const own: Promise<void> = packing = opening.then(end, end);
-        }
+        own.promise.then(() => packing === own.promise ? packing = undefined : undefined);
+        opening.then(own.resolve, own.resolve);
         return opening;
       },
     );

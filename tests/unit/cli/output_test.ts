@@ -10,7 +10,7 @@ import { DataError, NumericalError } from "../../../core/base/errors.ts";
 import { PLAIN, wantsColor } from "../../../cli/output/color.ts";
 import { type Invocation, toJson } from "../../../cli/output/document.ts";
 import { ClosedPipeError, MissingInputError } from "../../../cli/output/io.ts";
-import { formatDuration, Progress, ReadingProgress } from "../../../cli/output/progress.ts";
+import { Progress, ReadingProgress } from "../../../cli/output/progress.ts";
 import { Report, reportRows } from "../../../cli/output/report.ts";
 import {
   columnsOf,
@@ -271,8 +271,7 @@ function progressed(
 }
 
 const SCORING = { label: "Scoring", unit: "rows", total: 2 };
-const TRAINING = { label: "Training", unit: "steps" };
-const UNSEEN = { progress: false };
+const TRAINING = { label: "Training", unit: "steps" }, UNSEEN = { progress: false };
 
 Deno.test("progress: redrawn on a terminal with rate and time left, gone at the end", () => {
   const terminal: CaptureOptions = { terminals: ["stderr"], columns: 100 };
@@ -397,8 +396,4 @@ Deno.test("progress: none beside rows on a terminal, under -q, and for a short r
     {},
   ];
   for (const capture of silent) assertEquals(progressed(capture, SCORING, [[100, 2]]), "");
-});
-
-Deno.test("durations read well at every length", () => {
-  assertEquals([0.4, 45, 185, 7620].map(formatDuration), ["0s", "45s", "3m05s", "2h07m"]);
 });

@@ -1,5 +1,6 @@
 /** Time left against what came, on recorded runs of `eval` and `train`: times of a processor, as the machine was shared. */
 import { assert, assertEquals } from "@std/assert";
+import { formatDuration } from "../../../cli/output/progress.ts";
 import { AnswerWork, Rate, type Work } from "../../../cli/output/time_left.ts";
 import { readFixture } from "../../fixtures.ts";
 
@@ -80,4 +81,8 @@ Deno.test("answers under way are taken for half done, and no total is told befor
   assertEquals(work.work, { done: 20 });
   work.end();
   assertEquals(work.work, { done: 20, total: 20 + 3 * 10 });
+});
+
+Deno.test("durations read well at every length", () => {
+  assertEquals([0.4, 45, 185, 7620].map(formatDuration), ["0s", "45s", "3m05s", "2h07m"]);
 });

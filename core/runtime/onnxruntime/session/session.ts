@@ -33,9 +33,9 @@ export interface SessionSource {
   /** Rewritings of the library that the session must not undergo. */
   readonly unwanted?: readonly string[];
   /** Asked once the weights are given: packing begins when this is over. */
-  turn?(): Promise<void> | undefined;
+  turn?(): Promise<unknown> | undefined;
   /** Called after each weight that `openLater` gives: decoding all of them takes seconds. */
-  pause?(): Promise<void>;
+  readonly pause?: (() => Promise<void>) | undefined;
 }
 
 /** A session and what it needs to stay alive. */
