@@ -1,5 +1,6 @@
-/** Calls of native code on other threads. */
+/** Calls of native code on other threads, and what waits for their end. */
 let running = 0;
+const waiting: (() => void)[] = [];
 
 /** Counts a call until it is over. */
 export async function duringNativeCall<T>(call: Promise<T>): Promise<T> {
@@ -7,11 +8,17 @@ export async function duringNativeCall<T>(call: Promise<T>): Promise<T> {
   try {
     return await call;
   } finally {
-    running--;
+    if (--running === 0) waiting.splice(0).forEach((action) => action());
   }
 }
 
 /** Returns whether a call is under way: an exit would run the destructors of its library, and crash. */
 export function hasNativeCalls(): boolean {
   return running > 0;
+}
+
+/** Acts now, or after the calls under way: a library may not lock what another thread uses. */
+export function afterNativeCalls(action: () => void): void {
+  if (running > 0) waiting.push(action);
+  else action();
 }

@@ -45,9 +45,7 @@ export class Documents {
     const gained = delta ?? { text: "", calls: [], tokens: [], finishReason: null };
     const role = isFirst ? { role: "assistant" } : {};
     const content = isFirst || gained.text !== "" ? { content: gained.text } : {};
-    const calls = gained.calls.length > 0
-      ? { tool_calls: joinCalls(gained.calls).map(callDelta) }
-      : {};
+    const calls = gained.calls.length > 0 && { tool_calls: joinCalls(gained.calls).map(callDelta) };
     const fields = this.#isChat
       ? { delta: { ...role, ...content, ...calls } }
       : { text: gained.text };
@@ -141,9 +139,7 @@ function callDelta({ index, id, name, arguments: text }: ToolCallDelta) {
 /** Tokens of all choices; a prompt counts once, however many choices it has. */
 export function usageOf(choices: readonly Choice[]) {
   // Of several choices the first one has read the prompt.
-  const prompts = new Map(
-    choices.toReversed().map(({ prompt, cachedTokens }) => [prompt, cachedTokens]),
-  );
+  const prompts = new Map(choices.toReversed().map((one) => [one.prompt, one.cachedTokens]));
   const sum = (values: Iterable<number>) => [...values].reduce((a, b) => a + b, 0);
   const prompt = sum([...prompts.keys()].map(({ tokens }) => tokens.length));
   const completion = sum(choices.map(({ newTokens }) => newTokens));

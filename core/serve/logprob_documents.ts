@@ -68,9 +68,8 @@ function bytesOf(tokenizer: Tokenizer, id: number): number[] {
 function nameOf(tokenizer: Tokenizer, id: number): string {
   const text = tokenizer.decode([id]), bytes = partialBytes(tokenizer, id, text);
   if (!bytes) return text;
-  return `bytes:${
-    Array.from(bytes, (byte) => `\\x${byte.toString(16).padStart(2, "0")}`).join("")
-  }`;
+  return "bytes:" +
+    Array.from(bytes, (byte) => `\\x${byte.toString(16).padStart(2, "0")}`).join("");
 }
 
 /** The extension `parscale`: aggregation weights of every new token. */

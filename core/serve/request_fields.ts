@@ -86,7 +86,7 @@ export const NEUTRAL: Readonly<Record<string, (value: unknown, n: number) => boo
   lora: isEmpty,
   min_tokens: equals(0),
   mirostat: equals(0),
-  modalities: (value) => isText(value),
+  modalities: (value) => Array.isArray(value) && value.length === 1 && value[0] === "text",
   return_token_ids: equals(false),
   return_tokens_as_token_ids: equals(false),
   return_token_strs: equals(false),
@@ -97,10 +97,6 @@ export const NEUTRAL: Readonly<Record<string, (value: unknown, n: number) => boo
   typical_p: equals(1),
   use_beam_search: equals(false),
 };
-
-function isText(value: unknown): boolean {
-  return Array.isArray(value) && value.length === 1 && value[0] === "text";
-}
 
 /** Names of other servers, and of our own fields in the wrong place, with what to send. */
 const INSTEAD: Readonly<Record<string, string>> = {
@@ -121,11 +117,10 @@ export function requireKnownFields(kind: RequestKind, fields: Fields, n = 1): vo
     const isNeutral = Object.hasOwn(NEUTRAL, name) ? NEUTRAL[name] : undefined;
     if (isNeutral?.(fields.get(name), n)) continue;
     const instead = Object.hasOwn(INSTEAD, name) ? INSTEAD[name] : undefined;
-    const remedy = instead ? `send ${instead}` : isNeutral ? "leave it out" : undefined;
-    const what = isNeutral || instead
-      ? `\`${name}\` is not supported`
+    const remedy = instead ? `send ${instead}` : isNeutral && "leave it out";
+    const message = remedy
+      ? `\`${name}\` is not supported: ${remedy}`
       : `unknown field ${show(name)}`;
-    const message = remedy ? `${what}: ${remedy}` : what;
     throw badField(name, message, "unsupported_parameter");
   }
 }

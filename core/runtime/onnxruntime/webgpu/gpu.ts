@@ -7,6 +7,7 @@
  */
 import { EnvironmentError, OutOfMemoryError } from "../../../base/errors.ts";
 import type { DType } from "../../../graph/types.ts";
+import { afterNativeCalls } from "../../../base/native_calls.ts";
 import { cString } from "../../../base/c_string.ts";
 import { type OnnxApi, onnxApi } from "../capi/capi.ts";
 import type { Handle } from "../capi/table.ts";
@@ -83,9 +84,9 @@ export class Gpu {
     return this.api.allocate(this.#allocator, bytes);
   }
 
-  /** Returns memory of a tensor. */
+  /** Returns memory of a tensor, not beside a run: the provider's list of free buffers has no lock. */
   free(buffer: Handle): void {
-    this.api.free(this.#allocator, buffer);
+    afterNativeCalls(() => this.api.free(this.#allocator, buffer));
   }
 
   /** A tensor over memory of the GPU. */
