@@ -17,6 +17,8 @@ const COMPARISONS: readonly (readonly [method: string, control: string])[] = [
   ["p4", "source-4"],
   ["p4", "p1"],
   ["lora", "source"],
+  ["p1-unverified", "source"],
+  ["p1-samples", "source"],
   ["p1", "p1-solutions"],
   ["p1", "p1-greedy"],
   ["p1", "p1-samples"],
