@@ -133,10 +133,8 @@ Deno.test("an adapter of the hub is downloaded with its backbone, which it names
       assertEquals([both.code, both.stdout], [0, own.stdout], both.stderr);
       const found = resolved(hub.take());
       for (const file of [...FILES, "introduced.safetensors"]) assert(found.has(file), file);
-      assertEquals(
-        (await generate("tiny/p2", { ...home, HF_HUB_OFFLINE: "1" })).stdout,
-        own.stdout,
-      );
+      const cached = await generate("tiny/p2", { ...home, HF_HUB_OFFLINE: "1" });
+      assertEquals(cached.stdout, own.stdout);
 
       const offline = await generate("p2", { HF_HOME: `${cwd}/none`, HF_HUB_OFFLINE: "1" });
       const needs =
@@ -278,16 +276,14 @@ Deno.test("a flipped byte is found before the file gets its name", async () => {
 
 Deno.test("an answer that never ends is cut off at the size of the file", () =>
   withHub(async (hub, cwd, run) => {
-    hub.answer = contentOf(WEIGHTS, () =>
-      new ReadableStream({
-        pull: (controller) => controller.enqueue(new Uint8Array(1 << 16)),
-      }));
+    const endless = () => new ReadableStream({ pull: (to) => to.enqueue(new Uint8Array(1 << 16)) });
+    hub.answer = contentOf(WEIGHTS, endless);
     const { length } = bytesOf(WEIGHTS);
     assertFailed(await run(PLAIN), 3, `more than ${length} bytes of "${WEIGHTS}" arrive`);
     assert(!allPaths(cwd).some((path) => path.endsWith(`blobs/${hash(WEIGHTS)}`)));
   }));
 
-Deno.test("of an index only the shards that it lists are fetched, and all of them are needed", () => {
+Deno.test("of an index only the shards that it lists are fetched, and all of them are needed", async () => {
   const shard = "model-00001-of-00001.safetensors", unlisted = "model-00002-of-00002.safetensors";
   const index = (name: string) => JSON.stringify({ weight_map: { a: name } });
   const sharded = (name: string): StandInRepository => ({
@@ -300,7 +296,7 @@ Deno.test("of an index only the shards that it lists are fetched, and all of the
       [unlisted, new Uint8Array(10)],
     ]),
   });
-  return withHub(async (hub, cwd, run) => {
+  await withHub(async (hub, cwd, run) => {
     await run(PLAIN); // the index of this test does not name the tensors
     assert(resolved(hub.take()).has(shard));
     assert(!allPaths(cwd).some((path) => path.endsWith(unlisted)));
@@ -309,11 +305,10 @@ Deno.test("of an index only the shards that it lists are fetched, and all of the
     assertFailed(await run(PLAIN, { HF_HUB_OFFLINE: "1" }), 4, lacks);
     hub.answer = () => new Response("", { status: 503, headers: { "retry-after": "0" } });
     assertFailed(await run(PLAIN), 4, "status 503"); // and nothing falls back
-  }, sharded(shard)).then(() =>
-    withHub(async (_hub, _cwd, run) => {
-      assertFailed(await run(PLAIN), 3, 'is incomplete: "gone.safetensors" is listed in the index');
-    }, sharded("gone.safetensors"))
-  );
+  }, sharded(shard));
+  await withHub(async (_hub, _cwd, run) => {
+    assertFailed(await run(PLAIN), 3, 'is incomplete: "gone.safetensors" is listed in the index');
+  }, sharded("gone.safetensors"));
 });
 
 Deno.test("further chat templates are downloaded, and convert keeps and replaces them", () => {
