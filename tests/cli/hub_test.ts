@@ -113,9 +113,7 @@ Deno.test("an adapter of the hub is downloaded with its backbone, which it names
     async (hub, cwd, run) => {
       const convert = await run(`convert --model ${NAME} --streams 2 --introduced-only --out p2`);
       assertEquals(convert.code, 0, convert.stderr);
-      for (const file of names(`${cwd}/p2`)) {
-        files.set(file, Deno.readFileSync(`${cwd}/p2/${file}`));
-      }
+      names(`${cwd}/p2`).forEach((file) => files.set(file, Deno.readFileSync(`${cwd}/p2/${file}`)));
       const config = JSON.parse(Deno.readTextFileSync(`${cwd}/p2/config.json`));
       assertEquals(config.base_model_name_or_path, `${NAME}@${SHA}`);
       hub.take();
@@ -285,13 +283,12 @@ Deno.test("an answer that never ends is cut off at the size of the file", () =>
 
 Deno.test("of an index only the shards that it lists are fetched, and all of them are needed", async () => {
   const shard = "model-00001-of-00001.safetensors", unlisted = "model-00002-of-00002.safetensors";
-  const index = (name: string) => JSON.stringify({ weight_map: { a: name } });
   const sharded = (name: string): StandInRepository => ({
     ...REPOSITORY,
     files: new Map<string, Uint8Array>([
       ["config.json", bytesOf("config.json")],
       ["tokenizer.json", bytesOf("tokenizer.json")],
-      ["model.safetensors.index.json", new TextEncoder().encode(index(name))],
+      ["model.safetensors.index.json", new TextEncoder().encode(`{"weight_map":{"a":"${name}"}}`)],
       [shard, bytesOf(WEIGHTS)],
       [unlisted, new Uint8Array(10)],
     ]),

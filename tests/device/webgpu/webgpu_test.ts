@@ -95,13 +95,11 @@ testIf(typeof half !== "string")(
     const { difference } = await measure(half as Device);
     assert(difference > 1e-5 && difference < 0.01, `found ${difference}`);
     const sizes = { batch: 1, tokens: 1, capacity: 128, selected: 1 };
-    const [small, large] = await Promise.all(
-      [half, device].map(async (each) =>
-        (await openGolden(MODEL, each as Device)).plan(sizes).sections
-      ),
-    );
-    assertEquals(small!.state, large!.state / 2);
-    assert(small!.parameters < 0.6 * large!.parameters);
+    const sectionsOf = async (each: unknown) =>
+      (await openGolden(MODEL, each as Device)).plan(sizes).sections;
+    const [small, large] = [await sectionsOf(half), await sectionsOf(device)];
+    assertEquals(small.state, large.state / 2);
+    assert(small.parameters < 0.6 * large.parameters);
   },
 );
 
@@ -222,8 +220,7 @@ test("a view has all elements of its tensor, and no fewer", () => {
 });
 
 test("memory that is freed while a program runs is returned after it", async () => {
-  const on = device as WebGpuDevice, api = onnxApi();
-  const { free, run } = api;
+  const on = device as WebGpuDevice, api = onnxApi(), { free, run } = api;
   const unneeded = on.allocate(f32(4)), seen: string[] = [];
   using _ = replaced(api, {
     free: (...args) => (seen.push("freed"), free.apply(api, args)),

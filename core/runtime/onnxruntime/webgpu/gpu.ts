@@ -66,11 +66,8 @@ export class Gpu {
     const none = () => null!;
     const weights = { tensor: none, hostTensor: none, loaded: () => {}, close: () => {} };
     const lowered = { bytes: model.finish(), weights: new Map() };
-    return Session.open(this.api, {
-      lowered,
-      weights,
-      configure: (options) => this.configure(options),
-    });
+    const configure = (options: Handle) => this.configure(options);
+    return Session.open(this.api, { lowered, weights, configure });
   }
 
   /** Lets a session run on the GPU, and there alone. */
@@ -131,9 +128,12 @@ export class Gpu {
 
   /** Closes what was opened here; memory that was allocated must have been returned. */
   close(): void {
-    this.api.release("Allocator", this.#allocator);
-    this.api.release("MemoryInfo", this.#memory);
-    this.#session.close();
+    // After memory that still waits for the end of a run.
+    afterNativeCalls(() => {
+      this.api.release("Allocator", this.#allocator);
+      this.api.release("MemoryInfo", this.#memory);
+      this.#session.close();
+    });
   }
 
   #finish(values: readonly Handle[], use: () => void): void {
