@@ -128,14 +128,7 @@ export function countShape(shape: CostShape, P: number, prefixTokens: number) {
     : P * h * h + h + h * P + P;
   const embedding = (shape.tieWordEmbeddings ? 1 : 2) * V * h;
   const nonEmbedding = backbone + prefix + aggregator;
-  return {
-    backbone,
-    prefix,
-    aggregator,
-    embedding,
-    nonEmbedding,
-    total: nonEmbedding + embedding,
-  };
+  return { backbone, prefix, aggregator, embedding, nonEmbedding, total: nonEmbedding + embedding };
 }
 
 function deltaParams(shape: CostShape): number {

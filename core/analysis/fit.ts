@@ -190,18 +190,10 @@ function objectiveOf(observations: readonly Observation[], kind: LawKind): Objec
 }
 
 /** Parameters of each law. */
-const COUNTS: Readonly<Record<LawKind, number>> = {
-  chinchilla: 3,
-  log: 4,
-  theoretical: 4,
-};
+const COUNTS: Readonly<Record<LawKind, number>> = { chinchilla: 3, log: 4, theoretical: 4 };
 
 /** Fewest different P that determine a law. */
-const FEWEST_STREAMS: Readonly<Record<LawKind, number>> = {
-  chinchilla: 1,
-  log: 2,
-  theoretical: 2,
-};
+const FEWEST_STREAMS: Readonly<Record<LawKind, number>> = { chinchilla: 1, log: 2, theoretical: 2 };
 
 const countDistinct = (observations: readonly Observation[], key: "n" | "p") =>
   new Set(observations.map((row) => row[key])).size;

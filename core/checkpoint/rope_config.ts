@@ -86,10 +86,7 @@ function readScalingOf(key: string, fields: Fields, context: number): RopeScalin
   // Beside the scaling, the original context wins over that within.
   const { original_max_position_embeddings: original } = fields.json;
   const within = new Fields(
-    {
-      ...json,
-      ...((original ?? null) !== null && { original_max_position_embeddings: original }),
-    },
+    { ...json, ...((original ?? null) !== null && { original_max_position_embeddings: original }) },
     `${key}" of "${fields.path}`,
   );
   for (const place of [within, fields]) {

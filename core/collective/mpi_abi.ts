@@ -39,10 +39,7 @@ export const MPI_SYMBOLS = {
     parameters: [HANDLE, "i32", HANDLE, "buffer", "i32", HANDLE, HANDLE, "buffer"],
     result: "i32",
   },
-  MPI_Ibcast: {
-    parameters: ["buffer", "i32", HANDLE, "i32", HANDLE, "buffer"],
-    result: "i32",
-  },
+  MPI_Ibcast: { parameters: ["buffer", "i32", HANDLE, "i32", HANDLE, "buffer"], result: "i32" },
   MPI_Test: { parameters: ["buffer", "buffer", HANDLE], result: "i32" },
   MPI_Abort: { parameters: [HANDLE, "i32"], result: "i32" },
   MPI_Finalize: { parameters: [], result: "i32" },

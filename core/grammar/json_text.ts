@@ -16,10 +16,7 @@ import { canonicalNumber, NUMBER } from "./numbers.ts";
 
 /** White space between elements of JSON, bounded so that a model cannot continue with it for ever. */
 export const BLANK: Expression = repeat(
-  {
-    kind: "class",
-    ranges: [[9, 10], [13, 13], [32, 32]],
-  },
+  { kind: "class", ranges: [[9, 10], [13, 13], [32, 32]] },
   0,
   12,
 );

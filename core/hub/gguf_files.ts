@@ -23,9 +23,7 @@ export function chooseGguf(paths: readonly string[], wanted: string): string[] |
   if (groups.size > 1) {
     throw new DataError(
       `"${wanted}" fits ${groups.size} GGUF files: ${[...groups.keys()].join(", ")}`,
-      {
-        hints: ["name the file itself: OWNER/NAME:FILE.gguf"],
-      },
+      { hints: ["name the file itself: OWNER/NAME:FILE.gguf"] },
     );
   }
   const [files] = groups.values();

@@ -57,11 +57,7 @@ const TIME = "\\d{4}-\\d\\d-\\d\\dT\\d\\d-\\d\\d-\\d\\d\\.\\d{6}";
 export const HARNESS_FILES = new RegExp(`^(results_${TIME}\\.json|samples_\\w+_${TIME}\\.jsonl)$`);
 
 const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
-  checkpoint: {
-    name: "a checkpoint",
-    marks: [/^config\.json$/, /\.safetensors$/],
-    ...CHECKPOINT,
-  },
+  checkpoint: { name: "a checkpoint", marks: [/^config\.json$/, /\.safetensors$/], ...CHECKPOINT },
   run: {
     name: "a training run",
     marks: [/^\.lock$/],

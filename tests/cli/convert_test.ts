@@ -241,9 +241,8 @@ Deno.test("prefixes from text equal that text put before", () =>
 
 Deno.test("streams start as the average of text prefixes by default, and at random on request", () =>
   withScratch(async (cwd) => {
-    for (
-      const out of ["text", "same", "adapter --introduced-only", "random --prefix-init normal"]
-    ) await succeed(`${CONVERT} -P 4 --out ${out}`, { cwd });
+    const outs = ["text", "same", "adapter --introduced-only", "random --prefix-init normal"];
+    for (const out of outs) await succeed(`${CONVERT} -P 4 --out ${out}`, { cwd });
     const model = (name: string) => Deno.readFile(`${cwd}/${name}/model.safetensors`);
     assertEquals(await model("text"), await model("same"));
     const text = await meanLogprob("text", cwd);

@@ -127,10 +127,5 @@ export const command = defineCommand({
       "parscale bench --model qwen-p4 --what train --train-params all,introduced --batch 4",
   },
   arguments: [modelArgument],
-  flags: {
-    model: modelFlags.model,
-    ...workFlags,
-    ...timingFlags,
-    ...deviceFlags,
-  },
+  flags: { model: modelFlags.model, ...workFlags, ...timingFlags, ...deviceFlags },
 });

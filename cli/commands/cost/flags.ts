@@ -8,11 +8,7 @@ import { flagGroup } from "../../framework/table.ts";
 const { threads, unverified } = engineFlags;
 
 /** Shared by the flags that describe a model without any file. */
-const sizeFlag = {
-  type: "int",
-  min: 1,
-  conflictsWith: ["model", "config-from"],
-} as const;
+const sizeFlag = { type: "int", min: 1, conflictsWith: ["model", "config-from"] } as const;
 
 const modelFlags = flagGroup("Model", {
   model: {

@@ -279,16 +279,8 @@ export const command = defineCommand({
   },
   arguments: [
     modelArgument,
-    {
-      name: "ls|fetch|show",
-      summary: "Instead of evaluating",
-      choices: ["ls", "fetch", "show"],
-    },
-    {
-      name: "TASK",
-      summary: "Tasks to fetch, or task to show",
-      repeated: true,
-    },
+    { name: "ls|fetch|show", summary: "Instead of evaluating", choices: ["ls", "fetch", "show"] },
+    { name: "TASK", summary: "Tasks to fetch, or task to show", repeated: true },
   ],
   flags: evalFlags,
   presets,

@@ -160,9 +160,7 @@ export function requireTasksAllowed(
 /** Tasks of names, suites and files, each once, in the order given. */
 export async function selectTasks(names: readonly string[]): Promise<Task[]> {
   if (names.length === 0) {
-    throw new UsageError("`eval` needs `--tasks`", {
-      hints: ["`parscale eval ls` lists them"],
-    });
+    throw new UsageError("`eval` needs `--tasks`", { hints: ["`parscale eval ls` lists them"] });
   }
   const chosen = new Set(names.flatMap(tasksNamed)), others = Object.keys(SUITES);
   const tasks = await Array.fromAsync(

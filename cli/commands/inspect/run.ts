@@ -47,10 +47,7 @@ export async function run(values: InspectValues, ctx: Context): Promise<void> {
     await checkFinite(checkpoint);
     if (checkpoint.quantization) await checkQuantized(checkpoint.directory);
   }
-  using report = new Report(io, invocation, {
-    schema: "parscale.inspect/2",
-    device: model.device,
-  });
+  using report = new Report(io, invocation, { schema: "parscale.inspect/2", device: model.device });
   const facts = factsOf(model, values.batch, context, await model.openTokenizerIfAny());
   await report.finish(invocation.format === "table" ? readable(facts) : facts);
 }

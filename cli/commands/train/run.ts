@@ -318,9 +318,7 @@ function requireSameRun(
   if (changed === "data" && extension && run.data.hubData.length > 0) {
     throw new UsageError(
       `"${out}" cannot become longer: it reads the hub as far as its steps need`,
-      {
-        hints: [`train on with a run of its own: --model ${out} --out NEW`],
-      },
+      { hints: [`train on with a run of its own: --model ${out} --out NEW`] },
     );
   }
   if (changed !== undefined) throw otherThanBefore(changed, out);

@@ -99,9 +99,7 @@ function withShards(path: string, head: GgufHead): GgufHead {
     const verb = missing.length === 1 ? "is" : "are";
     throw new DataError(
       `"${path}" is incomplete: ${missing.length} of its ${count} files ${verb} missing`,
-      {
-        hints: [`copy ${listSome(missing.map((name) => basename(name)))} into the same folder`],
-      },
+      { hints: [`copy ${listSome(missing.map((name) => basename(name)))} into the same folder`] },
     );
   }
   const tensors = new Map(head.tensors);

@@ -65,11 +65,7 @@ function environment(shell: Shell): Record<string, string> {
   return { ...Object.fromEntries(kept), ...OWN_ENVIRONMENT };
 }
 
-const OWN_ENVIRONMENT = {
-  DENO_NO_UPDATE_CHECK: "1",
-  DENO_V8_FLAGS: V8_FLAGS,
-  NO_COLOR: "1",
-};
+const OWN_ENVIRONMENT = { DENO_NO_UPDATE_CHECK: "1", DENO_V8_FLAGS: V8_FLAGS, NO_COLOR: "1" };
 
 /** Arguments of bubblewrap before the program; `readable` are paths beside the system's. */
 export function bubblewrapArguments(readable: readonly string[]): string[] {

@@ -150,10 +150,7 @@ export class CpuDevice extends HostDevice implements Device {
     if (fixedSizes) returnFreedBlocks();
     const [first, ...others] = programs as [Program, ...Program[]];
     if (others.length === 0) return await open(first);
-    return await openChain(programs, open, {
-      weights,
-      allocate: (type) => this.allocate(type),
-    });
+    return await openChain(programs, open, { weights, allocate: (type) => this.allocate(type) });
   }
 
   allocate(type: TensorType): DeviceTensor {

@@ -19,6 +19,7 @@ const COMPARISONS: readonly (readonly [method: string, control: string])[] = [
   ["lora", "source"],
   ["p1-unverified", "source"],
   ["p1-samples", "source"],
+  ["p1-solutions", "source"],
   ["p1", "p1-solutions"],
   ["p1", "p1-greedy"],
   ["p1", "p1-samples"],

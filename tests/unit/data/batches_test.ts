@@ -30,14 +30,9 @@ const sourceOf = (documents: readonly (readonly number[])[], more: Partial<Batch
 function uniqueDocuments(count: number, base = 1, seed = 1, most = 20): number[][] {
   const random = new RandomStream(seed);
   let id = base;
-  return Array.from(
-    { length: count },
-    () =>
-      Array.from({ length: random.integer(most + 1) }, () => {
-        const stored = id++;
-        return random.integer(4) === 0 ? ~stored : stored;
-      }),
-  );
+  const stored = () => random.integer(4) === 0 ? ~id++ : id++;
+  const document = () => Array.from({ length: random.integer(most + 1) }, stored);
+  return Array.from({ length: count }, document);
 }
 
 /** The batches up to the end of a finite run. */

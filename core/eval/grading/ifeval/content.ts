@@ -66,6 +66,4 @@ export const startEnd: Family = {
 };
 
 /** `punctuation:*`. */
-export const punctuation: Family = {
-  no_comma: checker({}, (response) => !response.includes(",")),
-};
+export const punctuation: Family = { no_comma: checker({}, (response) => !response.includes(",")) };
