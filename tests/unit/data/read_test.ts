@@ -123,13 +123,22 @@ Deno.test("rows of every kind are read, other keys ignored, null taken for absen
       { row: 2, kind: "tokens", tokens: Int32Array.of(1, 2) },
     ]);
     // ShareGPT, as by trl.data_utils.maybe_convert_to_chatml, and the names of its roles.
-    const chat = (role: string, content: string, names: readonly string[]) =>
-      ["s", "a", null, "1", "b"].map((text, i) => {
-        const message = { [role]: names[i], [content]: text, weight: null };
-        return text === null ? { ...message, tool_calls: [{}] } : message;
-      });
-    const conversations = chat("from", "value", ["system", "human", "gpt", "tool", "assistant"]);
-    const converted = chat("role", "content", ["system", "user", "assistant", "tool", "assistant"]);
+    const from = (from: string, value: unknown) => ({ from, value, weight: null });
+    const chat = (role: string, content: unknown) => ({ role, content, weight: null });
+    const conversations = [
+      from("system", "s"),
+      from("human", "a"),
+      { ...from("gpt", null), tool_calls: [{}] },
+      from("tool", "1"),
+      from("assistant", "b"),
+    ];
+    const converted = [
+      chat("system", "s"),
+      chat("user", "a"),
+      { ...chat("assistant", null), tool_calls: [{}] },
+      chat("tool", "1"),
+      chat("assistant", "b"),
+    ];
     const expected = { row: 2, kind: "messages", messages: converted } as const;
     for (
       const row of [{ conversations }, { messages: conversations }, { conversations: converted }]

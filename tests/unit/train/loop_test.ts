@@ -44,7 +44,9 @@ async function log(abortsIn?: string): Promise<string> {
   const options: LoopOptions = {
     schedule: { kind: "constant", steps: 4, warmup: 0, minFactor: 1 },
     rates: { backbone: 1, prefix: 1, aggregator: 1 },
-    ...{ microBatches: 1, evalEvery: 2, saveEvery: 3 },
+    microBatches: 1,
+    evalEvery: 2,
+    saveEvery: 3,
     evalFeed: () => {
       const batches = [FEED.next()];
       return { next: () => batches.pop(), cursor: {} };
@@ -99,7 +101,9 @@ Deno.test("a report has means per predicted token, the smoothed loss, and how fa
   const options: LoopOptions = {
     schedule: { kind: "constant", steps: 2, warmup: 2, minFactor: 1 },
     rates: { backbone: 1, prefix: 2, aggregator: 4 },
-    ...{ microBatches: 3, evalEvery: 9, saveEvery: 9 },
+    microBatches: 3,
+    evalEvery: 9,
+    saveEvery: 9,
     evalFeed: () => {
       left = [...validated];
       return { next: () => left.length > 0 ? FEED.next() : undefined, cursor: {} };
