@@ -23,6 +23,10 @@ const COMPARISONS: readonly (readonly [method: string, control: string])[] = [
   ["p1", "p1-solutions"],
   ["p1", "p1-greedy"],
   ["p1", "p1-samples"],
+  ["p1-long", "source"],
+  ["p1-long", "p1"],
+  ["p4-long", "source"],
+  ["p4-long", "p1-long"],
   ["p1-second", "p1"],
 ];
 

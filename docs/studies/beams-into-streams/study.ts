@@ -31,7 +31,11 @@ const ROWS = {
   greedy: "",
   samples: "--n-samples 4 --temperature 0.8",
   second: "--num-beams 4",
+  long: "",
 } as const;
+
+/** Fewest lines of the answers in the rows `long`. */
+const LONG = 5;
 
 const PREFIX = "--streams 1 --transform prefix";
 
@@ -49,6 +53,8 @@ export const ARMS: Readonly<Record<string, Arm>> = {
   "p1-greedy": { label: "P=1, greedy answers verified", flags: PREFIX, rows: "greedy" },
   "p1-samples": { label: "P=1, samples at 0.8 verified", flags: PREFIX, rows: "samples" },
   "p1-second": { label: "P=1, a second round", flags: PREFIX, rows: "second" },
+  "p1-long": { label: "P=1, verified answers of 5 lines or more", flags: PREFIX, rows: "long" },
+  "p4-long": { label: "P=4, the same", flags: "--streams 4", rows: "long" },
 };
 
 /** Ways to decode the source, and the arms. */
@@ -104,6 +110,9 @@ class Study {
     const { runs, problems } = this, out = `${runs}/rows-${name}`;
     if (name === "solutions") return `${problems}/solutions.jsonl`;
     if (name === "unverified") return await this.#unverified(await this.rows("beams"));
+    if (name === "long") {
+      return await this.#long([await this.rows("beams"), await this.rows("samples")]);
+    }
     const passing = `${out}/passing.jsonl`;
     if (await exists(passing)) return passing;
     const model = this.#open(name === "second" ? "p1" : "source", 0);
@@ -123,6 +132,17 @@ class Study {
     }));
     const out = `${this.runs}/unverified.jsonl`;
     await Deno.writeTextFile(out, rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
+    return out;
+  }
+
+  /** The different long answers among rows. */
+  async #long(paths: readonly string[]): Promise<string> {
+    const lines = (await Promise.all(paths.map((path) => Deno.readTextFile(path)))).join("").trim();
+    const rows = [...new Set(lines.split("\n"))].filter((line) =>
+      JSON.parse(line).completion.trimEnd().split("\n").length >= LONG
+    );
+    const out = `${this.runs}/long.jsonl`;
+    await Deno.writeTextFile(out, rows.map((row) => `${row}\n`).join(""));
     return out;
   }
 
@@ -226,7 +246,16 @@ if (import.meta.main) {
   }
   await study.answer("source-4", "direct");
   for (
-    const arm of ["p1-unverified", "p1-samples", "p1-solutions", "p1-greedy", "p2", "p1-second"]
+    const arm of [
+      "p1-unverified",
+      "p1-samples",
+      "p1-solutions",
+      "p1-greedy",
+      "p2",
+      "p1-long",
+      "p4-long",
+      "p1-second",
+    ]
   ) {
     await study.train(arm);
     await study.answer(arm, "direct");
