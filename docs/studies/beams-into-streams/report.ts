@@ -5,27 +5,21 @@ import { bootstrapDifference } from "../frozen-smollm2/report.ts";
 import { lossOf, type Total } from "../frozen-smollm2/study.ts";
 import { interval, share } from "../qwen-humaneval/report.ts";
 import type { Passes } from "../qwen-humaneval/study.ts";
-import { type Benchmark, BENCHMARKS, LABELS, readResults } from "./study.ts";
+import { ARMS, type Benchmark, BENCHMARKS, LABELS, readResults } from "./study.ts";
 
-/** Compared methods: the first four are those of the criteria. */
+/** Compared methods: those of the criteria, every arm with its source, and what else describes. */
 const COMPARISONS: readonly (readonly [method: string, control: string])[] = [
   ["p1", "source"],
   ["p1", "source-4"],
   ["p4", "lora"],
   ["p1", "p1-unverified"],
-  ["p4", "source"],
+  ...Object.keys(ARMS).slice(1).map((arm) => [arm, "source"] as const),
   ["p4", "source-4"],
   ["p4", "p1"],
-  ["lora", "source"],
-  ["p1-unverified", "source"],
-  ["p1-samples", "source"],
-  ["p1-solutions", "source"],
   ["p1", "p1-solutions"],
   ["p1", "p1-greedy"],
   ["p1", "p1-samples"],
-  ["p1-long", "source"],
   ["p1-long", "p1"],
-  ["p4-long", "source"],
   ["p4-long", "p1-long"],
   ["p1-second", "p1"],
 ];
