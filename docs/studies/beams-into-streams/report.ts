@@ -21,6 +21,9 @@ const COMPARISONS: readonly (readonly [method: string, control: string])[] = [
   ["p1", "p1-samples"],
   ["p1-long", "p1"],
   ["p4-long", "p1-long"],
+  ["p4-long", "lora-long"],
+  ["p4-long", "p4"],
+  ["p4-long", "source-4"],
   ["p1-second", "p1"],
 ];
 

@@ -55,6 +55,11 @@ export const ARMS: Readonly<Record<string, Arm>> = {
   "p1-second": { label: "P=1, a second round", flags: PREFIX, rows: "second" },
   "p1-long": { label: "P=1, verified answers of 5 lines or more", flags: PREFIX, rows: "long" },
   "p4-long": { label: "P=4, the same", flags: "--streams 4", rows: "long" },
+  "lora-long": {
+    label: "P=1, LoRA of rank 8, the same",
+    flags: "--streams 1 --transform lora --lora-rank 8",
+    rows: "long",
+  },
 };
 
 /** Ways to decode the source, and the arms. */
@@ -118,7 +123,8 @@ class Study {
     const model = this.#open(name === "second" ? "p1" : "source", 0);
     const task = ["--tasks", `${problems}/problems.jsonl`, "--passing", "--allow-code-execution"];
     const flags = ROWS[name].split(" ").filter((flag) => flag !== "");
-    await parscale(["eval", ...model, ...task, ...flags, "--max-tokens", "256", "--out", out]);
+    const run = ["--max-tokens", "256", "--resume", "--out", out];
+    await parscale(["eval", ...model, ...task, ...flags, ...run]);
     return passing;
   }
 
@@ -254,19 +260,26 @@ if (import.meta.main) {
       "p2",
       "p1-long",
       "p4-long",
-      "p1-second",
+      "lora-long",
     ]
   ) {
     await study.train(arm);
     await study.answer(arm, "direct");
   }
-  for (const method of ["source-2", "p1-4", "p4-4"]) await study.answer(method, "direct");
-  for (const seed of [1, 2]) {
-    for (const arm of ["p1", "p4", "lora"]) {
-      await study.train(arm, seed);
-      await study.answer(arm, "direct", seed);
+  const seeds = async (...arms: string[]) => {
+    for (const seed of [1, 2]) {
+      for (const arm of arms) {
+        await study.train(arm, seed);
+        await study.answer(arm, "direct", seed);
+      }
     }
+  };
+  await seeds("p4-long", "lora-long", "p1-long");
+  await study.train("p1-second");
+  for (const method of ["p1-second", "source-2", "p1-4", "p4-4"]) {
+    await study.answer(method, "direct");
   }
+  await seeds("p1", "p4", "lora");
   for (const benchmark of ["chat", "mbpp"] as const) {
     for (const method of ["source", "p1", "p4", "lora"]) await study.answer(method, benchmark);
   }
