@@ -7,13 +7,12 @@ import { interval, share } from "../qwen-humaneval/report.ts";
 import type { Passes } from "../qwen-humaneval/study.ts";
 import { ARMS, type Benchmark, BENCHMARKS, LABELS, readResults } from "./study.ts";
 
-/** Compared methods: those of the criteria, every arm with its source, and what else describes. */
+/** Compared methods: every arm with its source, then the other criteria, then what describes. */
 const COMPARISONS: readonly (readonly [method: string, control: string])[] = [
-  ["p1", "source"],
+  ...Object.keys(ARMS).map((arm) => [arm, "source"] as const),
   ["p1", "source-4"],
   ["p4", "lora"],
   ["p1", "p1-unverified"],
-  ...Object.keys(ARMS).slice(1).map((arm) => [arm, "source"] as const),
   ["p4", "source-4"],
   ["p4", "p1"],
   ["p1", "p1-solutions"],

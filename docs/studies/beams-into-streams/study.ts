@@ -38,13 +38,14 @@ const ROWS = {
 const LONG = 5;
 
 const PREFIX = "--streams 1 --transform prefix";
+const LORA = "--streams 1 --transform lora --lora-rank 8";
 
 export const ARMS: Readonly<Record<string, Arm>> = {
   p1: { label: "P=1, prefix of 48", flags: PREFIX, rows: "beams" },
   p4: { label: "P=4, prefixes of 48", flags: "--streams 4", rows: "beams" },
   lora: {
     label: "P=1, LoRA of rank 8 (parameters of P=4)",
-    flags: "--streams 1 --transform lora --lora-rank 8",
+    flags: LORA,
     rows: "beams",
   },
   p2: { label: "P=2, prefixes of 48", flags: "--streams 2", rows: "beams" },
@@ -55,11 +56,7 @@ export const ARMS: Readonly<Record<string, Arm>> = {
   "p1-second": { label: "P=1, a second round", flags: PREFIX, rows: "second" },
   "p1-long": { label: "P=1, verified answers of 5 lines or more", flags: PREFIX, rows: "long" },
   "p4-long": { label: "P=4, the same", flags: "--streams 4", rows: "long" },
-  "lora-long": {
-    label: "P=1, LoRA of rank 8, the same",
-    flags: "--streams 1 --transform lora --lora-rank 8",
-    rows: "long",
-  },
+  "lora-long": { label: "P=1, LoRA of rank 8, the same", flags: LORA, rows: "long" },
 };
 
 /** Ways to decode the source, and the arms. */
@@ -136,20 +133,18 @@ class Study {
       prompt: `${problems[doc_id].prompt}\n`,
       completion: completedFunction(cutAtStops(text, codeStops("humaneval"))),
     }));
-    const out = `${this.runs}/unverified.jsonl`;
-    await Deno.writeTextFile(out, rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
-    return out;
+    return await writeLines(
+      `${this.runs}/unverified.jsonl`,
+      rows.map((row) => JSON.stringify(row)),
+    );
   }
 
   /** The different long answers among rows. */
   async #long(paths: readonly string[]): Promise<string> {
-    const lines = (await Promise.all(paths.map((path) => Deno.readTextFile(path)))).join("").trim();
-    const rows = [...new Set(lines.split("\n"))].filter((line) =>
-      JSON.parse(line).completion.trimEnd().split("\n").length >= LONG
-    );
-    const out = `${this.runs}/long.jsonl`;
-    await Deno.writeTextFile(out, rows.map((row) => `${row}\n`).join(""));
-    return out;
+    const rows = (await Promise.all(paths.map(readLines))).flat();
+    const long = rows.filter(({ completion }) => completion.trimEnd().split("\n").length >= LONG);
+    const different = new Set(long.map((row) => JSON.stringify(row)));
+    return await writeLines(`${this.runs}/long.jsonl`, [...different]);
   }
 
   /** Trains an arm, or continues with it; keeps what its streams came to. */
@@ -223,6 +218,12 @@ class Study {
 // deno-lint-ignore no-explicit-any -- what our own commands wrote
 async function readLines(path: string): Promise<any[]> {
   return (await Deno.readTextFile(path)).trim().split("\n").map((line) => JSON.parse(line));
+}
+
+/** Writes lines, and returns where. */
+async function writeLines(path: string, lines: readonly string[]): Promise<string> {
+  await Deno.writeTextFile(path, lines.map((line) => `${line}\n`).join(""));
+  return path;
 }
 
 /** Results of a kind by their names; none before the first. */
