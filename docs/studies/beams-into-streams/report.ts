@@ -23,7 +23,9 @@ const COMPARISONS: readonly (readonly [method: string, control: string])[] = [
   ["p4-long", "lora-long"],
   ["p4-long", "p4"],
   ["p4-long", "source-4"],
-  ["p1-second", "p1"],
+  ["p4-long-4", "p4-long"],
+  ["p4-long-4", "source-4"],
+  ["p4-second", "p4-long"],
 ];
 
 type AllPasses = Readonly<Record<string, Passes>>;

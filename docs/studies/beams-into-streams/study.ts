@@ -3,9 +3,10 @@
  *
  * MODEL is the GGUF file of Qwen2.5-Coder-0.5B-Instruct in Q4_K_M, DATA a folder with HumanEval(+) and MBPP+,
  * PROBLEMS the folder of `deno task distil-problems`, CORPUS that of `deno task qwen-corpus`. Every step is a
- * command of parscale, as a user would call it; what is finished is skipped and what is not continues, so that
- * the task can be stopped and started. The steps that the criteria need come first. Each leaves its numbers in
- * `results`, which `report.ts` reads.
+ * command of parscale, as a user would call it, and leaves its numbers or rows in `results`, which `report.ts`
+ * reads. What stands there is skipped and what is unfinished in RUNS continues, so that the task can be stopped
+ * and started, on another machine too; without `results` all is run again. The steps that the criteria need
+ * come first.
  */
 import { fileURLToPath } from "node:url";
 import { completedFunction } from "../../../core/eval/harness/passing.ts";
@@ -16,23 +17,25 @@ import { passesOf } from "../qwen-humaneval/study.ts";
 
 export const RESULTS = fileURLToPath(new URL("results", import.meta.url));
 
-/** Parts trained over the frozen model on rows of one of `ROWS`. */
+/** Parts trained over the frozen model. */
 interface Arm {
   readonly label: string;
   readonly flags: string;
-  readonly rows: keyof typeof ROWS;
+  readonly rows: Rows;
 }
 
-/** Answers of a model to the problems, and MBPP's own. */
-const ROWS = {
+/** Ways to decode answers to the problems, of which those that pass are rows. */
+const DECODING = {
   beams: "--num-beams 4",
-  unverified: "",
-  solutions: "",
-  greedy: "",
+  greedy: "--num-beams 1",
   samples: "--n-samples 4 --temperature 0.8",
   second: "--num-beams 4",
-  long: "",
 } as const;
+
+type Rows = keyof typeof DECODING | "unverified" | "solutions" | "long";
+
+/** Seed of the arms that more is asked than HumanEval by direct completion. */
+const FOLLOWED = 1;
 
 /** Fewest lines of the answers in the rows `long`. */
 const LONG = 5;
@@ -44,7 +47,7 @@ export const ARMS: Readonly<Record<string, Arm>> = {
   p1: { label: "P=1, prefix of 48", flags: PREFIX, rows: "beams" },
   p4: { label: "P=4, prefixes of 48", flags: "--streams 4", rows: "beams" },
   lora: {
-    label: "P=1, LoRA of rank 8 (parameters of P=4)",
+    label: "P=1, LoRA of rank 8",
     flags: LORA,
     rows: "beams",
   },
@@ -53,10 +56,10 @@ export const ARMS: Readonly<Record<string, Arm>> = {
   "p1-solutions": { label: "P=1, MBPP's solutions", flags: PREFIX, rows: "solutions" },
   "p1-greedy": { label: "P=1, greedy answers verified", flags: PREFIX, rows: "greedy" },
   "p1-samples": { label: "P=1, samples at 0.8 verified", flags: PREFIX, rows: "samples" },
-  "p1-second": { label: "P=1, a second round", flags: PREFIX, rows: "second" },
-  "p1-long": { label: "P=1, verified answers of 5 lines or more", flags: PREFIX, rows: "long" },
-  "p4-long": { label: "P=4, the same", flags: "--streams 4", rows: "long" },
-  "lora-long": { label: "P=1, LoRA of rank 8, the same", flags: LORA, rows: "long" },
+  "p1-long": { label: "P=1, 5 lines+", flags: PREFIX, rows: "long" },
+  "p4-long": { label: "P=4, 5 lines+", flags: "--streams 4", rows: "long" },
+  "lora-long": { label: "P=1, LoRA of rank 8, 5 lines+", flags: LORA, rows: "long" },
+  "p4-second": { label: "P=4, a second round", flags: "--streams 4", rows: "second" },
 };
 
 /** Ways to decode the source, and the arms. */
@@ -65,8 +68,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   "source-2": "source, 2 beams",
   "source-4": "source, 4 beams",
   ...Object.fromEntries(Object.entries(ARMS).map(([name, { label }]) => [name, label])),
-  "p1-4": "P=1, prefix of 48, 4 beams",
-  "p4-4": "P=4, prefixes of 48, 4 beams",
+  "p4-long-4": "P=4, 5 lines+, 4 beams",
 };
 
 /** Rates of prefixes that are tried; the first is what `train` chooses. */
@@ -102,49 +104,74 @@ class Study {
     return `${this.runs}/${name}-${seed}${name.startsWith("source") ? "" : `-${this.rate}`}`;
   }
 
-  /** Flags that open the source, or a trained arm of a seed. */
-  #open(arm: string, seed: number): string[] {
-    return ["--model", arm in ARMS ? this.#folder(arm, seed) : this.model];
+  /** Flags that open the source, or an arm of a seed after its training. */
+  async #open(method: string, seed: number): Promise<string[]> {
+    if (!(method in ARMS)) return ["--model", this.model];
+    await this.train(method, seed);
+    return ["--model", this.#folder(method, seed)];
   }
 
-  /** The file of training rows; those of a model are its answers. */
-  async rows(name: keyof typeof ROWS): Promise<string> {
-    const { runs, problems } = this, out = `${runs}/rows-${name}`;
-    if (name === "solutions") return `${problems}/solutions.jsonl`;
-    if (name === "unverified") return await this.#unverified(await this.rows("beams"));
-    if (name === "long") {
-      return await this.#long([await this.rows("beams"), await this.rows("samples")]);
+  /** The file of training rows. */
+  async rows(name: Rows): Promise<string> {
+    if (name === "solutions") return `${this.problems}/solutions.jsonl`;
+    const kept = `${RESULTS}/rows-${name}.jsonl`;
+    if (!await exists(kept)) await writeLines(kept, await this.#newRows(name));
+    return kept;
+  }
+
+  async #newRows(name: Exclude<Rows, "solutions">): Promise<readonly string[]> {
+    const first = ["beams", "samples"] as const;
+    switch (name) {
+      case "unverified":
+        return await this.#unverified();
+      case "long":
+        return await this.#long(first);
+      case "second": {
+        const found = await this.#ask("second", "p4-long", await this.#unsolved(first));
+        return [...await this.#long(first), ...await longLines(`${found}/passing.jsonl`)];
+      }
+      default: {
+        const folder = await this.#ask(name, "source", `${this.problems}/problems.jsonl`);
+        return await linesOf(`${folder}/passing.jsonl`);
+      }
     }
-    const passing = `${out}/passing.jsonl`;
-    if (await exists(passing)) return passing;
-    const model = this.#open(name === "second" ? "p1" : "source", 0);
-    const task = ["--tasks", `${problems}/problems.jsonl`, "--passing", "--allow-code-execution"];
-    const flags = ROWS[name].split(" ").filter((flag) => flag !== "");
-    const run = ["--max-tokens", "256", "--resume", "--out", out];
-    await parscale(["eval", ...model, ...task, ...flags, ...run]);
-    return passing;
   }
 
-  /** All answers of an evaluation, right or wrong. */
-  async #unverified(passing: string): Promise<string> {
-    const problems = await readLines(`${this.problems}/problems.jsonl`);
-    const samples = await readLines(passing.replace("passing.jsonl", "samples.jsonl"));
-    const rows = samples.map(({ doc_id, text }) => ({
-      prompt: `${problems[doc_id].prompt}\n`,
-      completion: completedFunction(cutAtStops(text, codeStops("humaneval"))),
-    }));
-    return await writeLines(
-      `${this.runs}/unverified.jsonl`,
-      rows.map((row) => JSON.stringify(row)),
-    );
+  /** Answers problems by the source or an arm; returns the folder of the evaluation. */
+  async #ask(name: keyof typeof DECODING, method: string, problems: string): Promise<string> {
+    const out = `${this.runs}/rows-${name}`;
+    const task = ["--tasks", problems, "--passing", "--allow-code-execution"];
+    const flags = [...DECODING[name].split(" "), "--max-tokens", "256", "--resume", "--out", out];
+    await parscale(["eval", ...await this.#open(method, FOLLOWED), ...task, ...flags]);
+    return out;
+  }
+  /** All answers by beams, right or wrong. */
+  async #unverified(): Promise<readonly string[]> {
+    const path = `${this.problems}/problems.jsonl`;
+    const folder = await this.#ask("beams", "source", path);
+    const problems = (await linesOf(path)).map((line) => JSON.parse(line));
+    return (await linesOf(`${folder}/samples.jsonl`)).map((line) => {
+      const { doc_id, text } = JSON.parse(line);
+      const completion = completedFunction(cutAtStops(text, codeStops("humaneval")));
+      return JSON.stringify({ prompt: `${problems[doc_id].prompt}\n`, completion });
+    });
   }
 
   /** The different long answers among rows. */
-  async #long(paths: readonly string[]): Promise<string> {
-    const rows = (await Promise.all(paths.map(readLines))).flat();
-    const long = rows.filter(({ completion }) => completion.trimEnd().split("\n").length >= LONG);
-    const different = new Set(long.map((row) => JSON.stringify(row)));
-    return await writeLines(`${this.runs}/long.jsonl`, [...different]);
+  async #long(names: readonly Rows[]): Promise<readonly string[]> {
+    const all = await Promise.all(names.map(async (name) => longLines(await this.rows(name))));
+    return [...new Set(all.flat())];
+  }
+
+  /** A file of the problems that no row answers. */
+  async #unsolved(names: readonly Rows[]): Promise<string> {
+    const rows = await Promise.all(names.map(async (name) => linesOf(await this.rows(name))));
+    const solved = new Set(rows.flat().map((line) => JSON.parse(line).prompt));
+    const problems = await linesOf(`${this.problems}/problems.jsonl`);
+    return await writeLines(
+      `${this.runs}/unsolved.jsonl`,
+      problems.filter((line) => !solved.has(`${JSON.parse(line).prompt}\n`)),
+    );
   }
 
   /** Trains an arm, or continues with it; keeps what its streams came to. */
@@ -159,30 +186,32 @@ class Study {
       await parscale(["train", ...how, ...(resumes ? [] : ["--overwrite"])]);
       await Deno.writeTextFile(`${out}.done`, "");
     }
-    const metrics = await readLines(`${out}/metrics.jsonl`);
-    const { step, tokens, loss_ema, stream_weights } = metrics.at(-1);
+    const last = (await linesOf(`${out}/metrics.jsonl`)).at(-1)!;
+    const { step, tokens, loss_ema, stream_weights } = JSON.parse(last);
     await keep("training", `${name}-${seed}`, { step, tokens, loss_ema, stream_weights });
   }
 
   /** Trains P=1 at every rate, and takes the rate that passes most validation problems. */
   async chooseRate(): Promise<void> {
-    const passed: (readonly [rate: string, count: number])[] = [];
     for (const rate of RATES) {
+      if (rate in await readResults("validation")) continue;
       this.rate = rate;
-      await this.train("p1");
       const tasks = ["--tasks", `${this.problems}/validation.jsonl`, "--max-tokens", "256"];
       const { base } = await this.#evaluate("p1", "validation", tasks, 0);
       await keep("validation", rate, base);
-      passed.push([rate, base.reduce((sum, one) => sum + one, 0)]);
     }
-    [this.rate] = passed.toSorted(([, a], [, b]) => b - a)[0]!;
+    const passes = Object.entries(await readResults<readonly number[]>("validation"));
+    const count = (one: readonly number[]) => one.reduce((sum, pass) => sum + pass, 0);
+    [this.rate] = passes.toSorted(([, a], [, b]) => count(b) - count(a))[0]!;
   }
 
   /** Answers of a method to a benchmark, greedy or by beams. */
   async answer(method: string, benchmark: Benchmark, seed = 0): Promise<void> {
+    const name = `${method}-${seed}.${benchmark}`;
+    if (name in await readResults("passes")) return;
     const task = [...BENCHMARKS[benchmark].split(" "), "--data", this.data];
     const passes = await this.#evaluate(method, benchmark, task, seed);
-    await keep("passes", `${method}-${seed}.${benchmark}`, passes);
+    await keep("passes", name, passes);
   }
 
   async #evaluate(method: string, name: string, task: readonly string[], seed: number) {
@@ -190,34 +219,36 @@ class Study {
     const out = `${this.#folder(method, seed)}.${name}`;
     const how = beams ? ["--num-beams", beams] : ["--batch", "8"];
     const flags = [...task, ...how, "--allow-code-execution", "--resume", "--out", out];
-    await parscale(["eval", ...this.#open(arm, seed), ...flags]);
+    await parscale(["eval", ...await this.#open(arm, seed), ...flags]);
     return passesOf(out);
   }
 
   /** Losses of held-out library functions. */
-  async score(arm: string, seed = 0): Promise<void> {
-    const out = `${this.#folder(arm, seed)}.scores.jsonl`;
+  async score(method: string, seed = 0): Promise<void> {
+    const name = `${method}-${seed}`;
+    if (name in await readResults("losses")) return;
+    const out = `${this.#folder(method, seed)}.scores.jsonl`;
     if (!await exists(out)) {
+      const model = await this.#open(method, seed);
       const flags = ["--quantize", "none", "--jsonl", "--out", out];
-      await parscale([
-        "score",
-        `${this.corpus}/held_out.jsonl`,
-        ...this.#open(arm, seed),
-        ...flags,
-      ]);
+      await parscale(["score", `${this.corpus}/held_out.jsonl`, ...model, ...flags]);
     }
-    const rows = await readLines(out);
-    const totals = rows.map(({ tokens, loglikelihood }): Total => (
-      { tokens: tokens.length, nats: -loglikelihood }
-    ));
-    await keep("losses", `${arm}-${seed}`, totals);
+    const totals = (await linesOf(out)).map((line): Total => {
+      const { tokens, loglikelihood } = JSON.parse(line);
+      return { tokens: tokens.length, nats: -loglikelihood };
+    });
+    await keep("losses", name, totals);
   }
 }
 
-/** Values of a file of JSON lines. */
-// deno-lint-ignore no-explicit-any -- what our own commands wrote
-async function readLines(path: string): Promise<any[]> {
-  return (await Deno.readTextFile(path)).trim().split("\n").map((line) => JSON.parse(line));
+async function linesOf(path: string): Promise<string[]> {
+  return (await Deno.readTextFile(path)).trim().split("\n");
+}
+
+/** Rows of a file whose answers are long. */
+async function longLines(path: string): Promise<string[]> {
+  const linesIn = (text: string) => text.trimEnd().split("\n").length;
+  return (await linesOf(path)).filter((line) => linesIn(JSON.parse(line).completion) >= LONG);
 }
 
 /** Writes lines, and returns where. */
@@ -247,42 +278,36 @@ if (import.meta.main) {
   const study = new Study(runs, model, data, problems, corpus);
   await study.answer("source", "direct");
   await study.chooseRate();
-  for (const arm of ["p1", "lora", "p4"]) {
-    await study.train(arm);
-    await study.answer(arm, "direct");
-  }
-  await study.answer("source-4", "direct");
-  for (
-    const arm of [
-      "p1-unverified",
-      "p1-samples",
-      "p1-solutions",
-      "p1-greedy",
-      "p2",
-      "p1-long",
-      "p4-long",
-      "lora-long",
-    ]
-  ) {
-    await study.train(arm);
-    await study.answer(arm, "direct");
-  }
-  const seeds = async (...arms: string[]) => {
+  const firstSeed = [
+    "p1",
+    "lora",
+    "p4",
+    "source-4",
+    "p1-unverified",
+    "p1-samples",
+    "p1-solutions",
+    "p1-greedy",
+    "p2",
+    "p1-long",
+    "p4-long",
+    "lora-long",
+  ];
+  for (const method of firstSeed) await study.answer(method, "direct");
+  const furtherSeeds = async (...arms: string[]) => {
     for (const seed of [1, 2]) {
-      for (const arm of arms) {
-        await study.train(arm, seed);
-        await study.answer(arm, "direct", seed);
-      }
+      for (const arm of arms) await study.answer(arm, "direct", seed);
     }
   };
-  await seeds("p4-long", "lora-long", "p1-long");
-  await study.train("p1-second");
-  for (const method of ["p1-second", "source-2", "p1-4", "p4-4"]) {
-    await study.answer(method, "direct");
-  }
-  await seeds("p1", "p4", "lora");
+  await furtherSeeds("p4-long", "lora-long");
+  await furtherSeeds("p1-long");
+  await study.answer("source-2", "direct");
+  await study.answer("p4-long-4", "direct", FOLLOWED);
+  await study.answer("p4-second", "direct", FOLLOWED);
+  const arms = ["p4-long", "lora-long", "p1-long"];
   for (const benchmark of ["chat", "mbpp"] as const) {
-    for (const method of ["source", "p1", "p4", "lora"]) await study.answer(method, benchmark);
+    await study.answer("source", benchmark);
+    for (const arm of arms) await study.answer(arm, benchmark, FOLLOWED);
   }
-  for (const arm of ["source", "p1", "p4", "lora"]) await study.score(arm);
+  await study.score("source");
+  for (const arm of arms) await study.score(arm, FOLLOWED);
 }
