@@ -151,7 +151,7 @@ Deno.test("train --text-column --where picks rows, and both flags need data on t
 Deno.test("documented lines for corpora of the hub plan a run", () =>
   withWorkplace(async (place) => {
     const page = Deno.readTextFileSync(new URL("../../docs/training.md", import.meta.url));
-    const [, block] = /```sh network\n([\s\S]*?)```/.exec(page)!;
+    const [, block] = /### Corpora on the hub\s+```sh network\n([\s\S]*?)```/.exec(page)!;
     const lines = block!.trim().split("\n");
     assertEquals(lines.length, 4);
     const code = (key: string) =>
