@@ -32,12 +32,20 @@ const DECODING = {
   second: "--num-beams 4",
 } as const;
 
-type Rows = keyof typeof DECODING | "unverified" | "solutions" | "long";
+type Decoding = keyof typeof DECODING;
+
+/** Of which answers that pass the long ones are rows. */
+const LONG_OF = {
+  long: ["beams", "samples"],
+  "long-second": ["beams", "samples", "second"],
+} as const satisfies Record<string, readonly Decoding[]>;
+
+type Rows = Decoding | keyof typeof LONG_OF | "unverified" | "solutions";
 
 /** Seed of the arms that more is asked than HumanEval by direct completion. */
 const FOLLOWED = 1;
 
-/** Fewest lines of the answers in the rows `long`. */
+/** Fewest lines of a long answer. */
 const LONG = 5;
 
 const PREFIX = "--streams 1 --transform prefix";
@@ -46,11 +54,7 @@ const LORA = "--streams 1 --transform lora --lora-rank 8";
 export const ARMS: Readonly<Record<string, Arm>> = {
   p1: { label: "P=1, prefix of 48", flags: PREFIX, rows: "beams" },
   p4: { label: "P=4, prefixes of 48", flags: "--streams 4", rows: "beams" },
-  lora: {
-    label: "P=1, LoRA of rank 8",
-    flags: LORA,
-    rows: "beams",
-  },
+  lora: { label: "P=1, LoRA of rank 8", flags: LORA, rows: "beams" },
   p2: { label: "P=2, prefixes of 48", flags: "--streams 2", rows: "beams" },
   "p1-unverified": { label: "P=1, all answers", flags: PREFIX, rows: "unverified" },
   "p1-solutions": { label: "P=1, MBPP's solutions", flags: PREFIX, rows: "solutions" },
@@ -59,7 +63,7 @@ export const ARMS: Readonly<Record<string, Arm>> = {
   "p1-long": { label: "P=1, 5 lines+", flags: PREFIX, rows: "long" },
   "p4-long": { label: "P=4, 5 lines+", flags: "--streams 4", rows: "long" },
   "lora-long": { label: "P=1, LoRA of rank 8, 5 lines+", flags: LORA, rows: "long" },
-  "p4-second": { label: "P=4, a second round", flags: "--streams 4", rows: "second" },
+  "p4-second": { label: "P=4, a second round", flags: "--streams 4", rows: "long-second" },
 };
 
 /** Ways to decode the source, and the arms. */
@@ -111,40 +115,40 @@ class Study {
     return ["--model", this.#folder(method, seed)];
   }
 
-  /** The file of training rows. */
+  /** The file of training rows; those that follow from others are made anew. */
   async rows(name: Rows): Promise<string> {
-    if (name === "solutions") return `${this.problems}/solutions.jsonl`;
-    const kept = `${RESULTS}/rows-${name}.jsonl`;
-    if (!await exists(kept)) await writeLines(kept, await this.#newRows(name));
-    return kept;
-  }
-
-  async #newRows(name: Exclude<Rows, "solutions">): Promise<readonly string[]> {
-    const first = ["beams", "samples"] as const;
     switch (name) {
+      case "solutions":
+        return `${this.problems}/solutions.jsonl`;
       case "unverified":
-        return await this.#unverified();
+        return await writeLines(`${this.runs}/${name}.jsonl`, await this.#unverified());
       case "long":
-        return await this.#long(first);
-      case "second": {
-        const found = await this.#ask("second", "p4-long", await this.#unsolved(first));
-        return [...await this.#long(first), ...await longLines(`${found}/passing.jsonl`)];
-      }
-      default: {
-        const folder = await this.#ask(name, "source", `${this.problems}/problems.jsonl`);
-        return await linesOf(`${folder}/passing.jsonl`);
-      }
+      case "long-second":
+        return await writeLines(`${this.runs}/${name}.jsonl`, await this.#long(LONG_OF[name]));
+      default:
+        return await this.#verified(name);
     }
   }
 
+  /** The file of answers that pass. */
+  async #verified(name: Decoding): Promise<string> {
+    const kept = `${RESULTS}/rows-${name}.jsonl`;
+    if (await exists(kept)) return kept;
+    const folder = name === "second"
+      ? await this.#ask(name, "p4-long", await this.#unsolved(LONG_OF.long))
+      : await this.#ask(name, "source", `${this.problems}/problems.jsonl`);
+    return await writeLines(kept, await linesOf(`${folder}/passing.jsonl`));
+  }
+
   /** Answers problems by the source or an arm; returns the folder of the evaluation. */
-  async #ask(name: keyof typeof DECODING, method: string, problems: string): Promise<string> {
+  async #ask(name: Decoding, method: string, problems: string): Promise<string> {
     const out = `${this.runs}/rows-${name}`;
     const task = ["--tasks", problems, "--passing", "--allow-code-execution"];
     const flags = [...DECODING[name].split(" "), "--max-tokens", "256", "--resume", "--out", out];
     await parscale(["eval", ...await this.#open(method, FOLLOWED), ...task, ...flags]);
     return out;
   }
+
   /** All answers by beams, right or wrong. */
   async #unverified(): Promise<readonly string[]> {
     const path = `${this.problems}/problems.jsonl`;
@@ -158,15 +162,23 @@ class Study {
   }
 
   /** The different long answers among rows. */
-  async #long(names: readonly Rows[]): Promise<readonly string[]> {
-    const all = await Promise.all(names.map(async (name) => longLines(await this.rows(name))));
-    return [...new Set(all.flat())];
+  async #long(names: readonly Decoding[]): Promise<readonly string[]> {
+    const isLong = (line: string) =>
+      JSON.parse(line).completion.trimEnd().split("\n").length >= LONG;
+    return [...new Set((await this.#linesOfAll(names)).filter(isLong))];
+  }
+
+  /** Answers that pass, one decoding after the other. */
+  async #linesOfAll(names: readonly Decoding[]): Promise<readonly string[]> {
+    const lines: string[] = [];
+    for (const name of names) lines.push(...await linesOf(await this.#verified(name)));
+    return lines;
   }
 
   /** A file of the problems that no row answers. */
-  async #unsolved(names: readonly Rows[]): Promise<string> {
-    const rows = await Promise.all(names.map(async (name) => linesOf(await this.rows(name))));
-    const solved = new Set(rows.flat().map((line) => JSON.parse(line).prompt));
+  async #unsolved(names: readonly Decoding[]): Promise<string> {
+    const rows = await this.#linesOfAll(names);
+    const solved = new Set(rows.map((line) => JSON.parse(line).prompt));
     const problems = await linesOf(`${this.problems}/problems.jsonl`);
     return await writeLines(
       `${this.runs}/unsolved.jsonl`,
@@ -243,12 +255,6 @@ class Study {
 
 async function linesOf(path: string): Promise<string[]> {
   return (await Deno.readTextFile(path)).trim().split("\n");
-}
-
-/** Rows of a file whose answers are long. */
-async function longLines(path: string): Promise<string[]> {
-  const linesIn = (text: string) => text.trimEnd().split("\n").length;
-  return (await linesOf(path)).filter((line) => linesIn(JSON.parse(line).completion) >= LONG);
 }
 
 /** Writes lines, and returns where. */
