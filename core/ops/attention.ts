@@ -129,6 +129,19 @@ export class AttentionCall {
     return x.reshape([this.P, 1, this.K, this.M, this.D]);
   }
 
+  /** True if the prefix joins keys, not scores: in training. A KV cache would be copied at each step. */
+  get isJoined(): boolean {
+    return !this.prefix || this.visible.first !== undefined;
+  }
+
+  /** Keys or values of all slots, the prefix first: [P, B, K, M + S, D] */
+  joined(text: Value, prefix: Value | undefined): Value {
+    const { P, B, K, S, M, D } = this;
+    if (!prefix) return this.text(text);
+    const parts = [[this.perStream(prefix), M], [this.text(text), S]] as const;
+    return concat(parts.map(([part, slots]) => part.broadcast([P, B, K, slots, D])), 3);
+  }
+
   /** Attention weights, the prefix first: [P, B, K, G·T, M + S] */
   weights(): Value {
     const { P, B, K, G, T, S, M } = this;
@@ -137,17 +150,19 @@ export class AttentionCall {
 
   /** Masked scores, whose softmax the weights are: [P, B, K, G, T, M + S] */
   scores(): Value {
-    const { P, B, K, G, T, S, M, blocks, prefix } = this;
-    const queries = this.byKeyHead(this.q, blocks);
-    const scale = { transposeB: true, scale: this.D ** -0.5 };
-    const product = queries.matmul(this.text(this.keys), scale);
-    const masked = product.reshape([blocks, B, K, G, T, S]).add(visibleMask(this.visible, S));
-    if (!prefix) return masked;
-    const prefixProduct = queries.matmul(this.perStream(prefix.keys), scale);
-    return concat([
-      prefixProduct.reshape([P, B, K, G, T, M]),
-      blocks === P ? masked : masked.broadcast([P, B, K, G, T, S]),
-    ], -1);
+    const { P, B, K, G, T, S, M, D, blocks, prefix, isJoined } = this;
+    const queries = this.byKeyHead(this.q, blocks), mask = visibleMask(this.visible, S);
+    const scale = { transposeB: true, scale: D ** -0.5 };
+    const shape = [P, B, K, G, T];
+    if (isJoined) {
+      const product = queries.matmul(this.joined(this.keys, prefix?.keys), scale);
+      const seen = mask.graph.constant(0).broadcast([B, 1, 1, T, M]);
+      return product.reshape([...shape, M + S]).add(M > 0 ? concat([seen, mask], -1) : mask);
+    }
+    const masked = queries.matmul(this.text(this.keys), scale)
+      .reshape([blocks, B, K, G, T, S]).add(mask);
+    const front = queries.matmul(this.perStream(prefix!.keys), scale).reshape([...shape, M]);
+    return concat([front, blocks === P ? masked : masked.broadcast([...shape, S])], -1);
   }
 }
 
@@ -160,12 +175,13 @@ export const attentionOp: Op<AttentionAttributes> & Required<Pick<Op, "decompose
   },
   decompose(_: Graph, inputs: readonly Value[], attributes: AttentionAttributes) {
     const call = new AttentionCall(inputs, attributes);
-    const { P, M, S, prefix } = call;
+    const { P, M, S, prefix, isJoined } = call;
     const weights = call.weights();
-    const values = call.text(call.values);
-    if (!prefix) return [call.byToken(weights.matmul(values), P)];
-    const fromText = weights.slice(-1, M, M + S).matmul(values);
-    const fromPrefix = weights.slice(-1, 0, M).matmul(call.perStream(prefix.values));
+    if (isJoined) {
+      return [call.byToken(weights.matmul(call.joined(call.values, prefix?.values)), P)];
+    }
+    const fromText = weights.slice(-1, M, M + S).matmul(call.text(call.values));
+    const fromPrefix = weights.slice(-1, 0, M).matmul(call.perStream(prefix!.values));
     return [call.byToken(fromText.add(fromPrefix), P)];
   },
   vjp(_, { inputs, attributes }, upstream) {
@@ -175,45 +191,36 @@ export const attentionOp: Op<AttentionAttributes> & Required<Pick<Op, "decompose
     const { P, M, S, R, T, K, G, D, B, prefix, blocks } = call;
     const weights = call.weights();
     const context = call.byKeyHead(upstream.reshape([P * B, T, K * G, D]), P);
-    const text = (x: Value) => prefix ? x.slice(-1, M, M + S) : x;
-    const front = (x: Value) => x.slice(-1, 0, M);
-    const [over, with_] = [{ transposeA: true }, { transposeB: true }];
-
-    const byText = context.matmul(call.text(call.values), with_);
-    const byWeights = prefix
-      ? concat([context.matmul(call.perStream(prefix.values), with_), byText], -1)
-      : byText;
-    const scores = softmaxGradient(weights, byWeights);
+    const values = call.joined(call.values, prefix?.values);
+    const scores = softmaxGradient(weights, context.matmul(values, { transposeB: true }));
 
     const scale = D ** -0.5;
-    const own = (x: Value, to: Value) =>
-      unbroadcast(x, [blocks, B, K, ...x.shape.slice(3)]).reshape(to.shape);
     const queries = call.byKeyHead(call.q, blocks);
-    const textScores = unbroadcast(text(scores), [blocks, B, K, G * T, S]);
-    const dKeys = own(textScores.matmul(queries, { ...over, scale }), call.keys);
-    const dValues = own(text(weights).matmul(context, over), call.values);
-    const fromText = textScores.matmul(call.text(call.keys), { scale });
-    const asQuery = (x: Value) => call.byToken(x, blocks).reshape([R, T, K * G, D]);
-    const unused = attributes.packed ? [undefined, undefined] : [undefined];
-    if (!prefix) return [asQuery(fromText), dKeys, dValues, ...unused];
-
-    const perStream = (x: Value) => unbroadcast(x, [P, 1, K, M, D]).reshape(prefix.keys.shape);
-    const fromPrefix = front(scores).matmul(call.perStream(prefix.keys), { scale });
-    const dQueries = unbroadcast(fromPrefix, queries.shape).add(fromText);
-    const dPrefixKeys = perStream(front(scores).matmul(queries, { ...over, scale }));
-    const dPrefixValues = perStream(front(weights).matmul(context, over));
-    return [asQuery(dQueries), dKeys, dValues, ...unused, dPrefixKeys, dPrefixValues];
+    const dQueries = scores.matmul(call.joined(call.keys, prefix?.keys), { scale });
+    const toKeys = (x: Value) => x.matmul(queries, { transposeA: true, scale });
+    const toValues = (x: Value) => x.matmul(context, { transposeA: true });
+    const ofText = (x: Value) =>
+      unbroadcast(prefix ? x.slice(3, M, M + S) : x, [blocks, B, K, S, D]).reshape([R, K, S, D]);
+    const front = (x: Value) => x.slice(-1, 0, M);
+    const ofPrefix = (x: Value) => unbroadcast(x, [P, 1, K, M, D]).reshape([P, K, M, D]);
+    return [
+      call.byToken(unbroadcast(dQueries, queries.shape), blocks).reshape([R, T, K * G, D]),
+      ofText(toKeys(scores)),
+      ofText(toValues(weights)),
+      ...attributes.packed ? [undefined, undefined] : [undefined],
+      ...prefix ? [ofPrefix(toKeys(front(scores))), ofPrefix(toValues(front(weights)))] : [],
+    ];
   },
 };
 
 /** 0 where the slot is visible, else `HIDDEN`: [B, 1, 1, T, S] */
 function visibleMask({ first, last }: Visible, S: number): Value {
   const [B, T] = last.shape as [number, number];
-  const slots = last.graph.iota(S);
-  const shape = [B, 1, 1, T, 1];
-  const [seen, hidden] = [last.graph.constant(0), last.graph.constant(HIDDEN)];
-  const before = slots.lessEqual(last.reshape(shape)).select(seen, hidden);
-  return first ? first.reshape(shape).lessEqual(slots).select(before, hidden) : before;
+  const slots = last.graph.iota(S), shape = [B, 1, 1, T, 1];
+  const after = last.reshape(shape).add(1).lessEqual(slots).cast("f32");
+  if (!first) return after.mul(HIDDEN);
+  const before = slots.lessEqual(first.reshape(shape).add(-1)).cast("f32");
+  return after.add(before).mul(HIDDEN);
 }
 
 /** Returns the cell of each visible slot among the B · S of a block of rows, any if hidden: [B, S] */

@@ -34,6 +34,8 @@ export interface Traits {
   readonly processBytes: number;
   /** Bytes that the allocator of temporaries needs for itself, for each of theirs. */
   readonly allocatorShare: number;
+  /** Bytes that its holes take besides, as a multiple of the largest temporary. */
+  readonly allocatorHoles: number;
   /** Bytes that the allocator rounds an array up to; smaller and larger ones count as they are. */
   readonly bufferSizes: readonly number[];
 }
@@ -52,6 +54,7 @@ const HOST: Traits = {
   optimizerChunk: 2 ** 16,
   processBytes: 0,
   allocatorShare: 0,
+  allocatorHoles: 0,
   bufferSizes: [],
 };
 
@@ -67,8 +70,8 @@ const GPU: Traits = {
 
 export const TRAITS: Readonly<Record<DeviceName, Traits>> = {
   reference: { ...HOST, samplesTokens: true },
-  // ONNX Runtime's arena keeps 8 bytes for every 256.
-  cpu: { ...HOST, processBytes: 140e6, allocatorShare: 8 / 256 },
+  // ONNX Runtime's arena keeps 8 bytes for every 256. Its regions fit nothing a little larger.
+  cpu: { ...HOST, processBytes: 140e6, allocatorShare: 8 / 256, allocatorHoles: 1.5 },
   webgpu: {
     ...GPU,
     cacheTypes: ["f32", "f16"],

@@ -24,7 +24,7 @@ export function planTraining(device: Device, options: TrainerOptions): TrainingM
   const { collective = ALONE } = options;
   const { gradients: program } = buildPrograms(options);
   const frozen = frozenTypes(device, program, options);
-  const { sections }: MemoryPlan = device.plan(program, frozen);
+  const { sections, placements }: MemoryPlan = device.plan(program, frozen);
   const counts = groupTensors(options.trained, { apart: !device.traits.partialViews })
     .map(({ count }) => count);
   const slices = counts.map((count) => collective.slice(count));
@@ -39,13 +39,16 @@ export function planTraining(device: Device, options: TrainerOptions): TrainingM
     sections.inputs;
   const parameters = sections.parameters + gradients - bytes(counts);
   const moments = 2 * bytes(updated);
-  const { processBytes, allocatorShare } = device.traits;
+  const { processBytes, allocatorShare, allocatorHoles } = device.traits;
+  const largest = placements.values().filter(({ section }) => section === "temporaries")
+    .reduce((most, { bytes }) => Math.max(most, bytes), 0);
   const arrays = [
     ...slices.flatMap(({ total, count }) => [total, total, count, count]),
     ...frozen.values().map(({ shape }) => elementCount(shape)),
   ];
   const rounded = arrays.reduce((sum, count) => sum + roundingOf(device, 4 * count), 0);
-  const runtime = Math.ceil(processBytes + allocatorShare * activations + rounded);
+  const allocator = allocatorShare * activations + allocatorHoles * largest;
+  const runtime = Math.ceil(processBytes + allocator + rounded);
   const total = parameters + gradients + moments + activations + runtime;
   return { parameters, gradients, moments, activations, runtime, total };
 }

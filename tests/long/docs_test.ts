@@ -26,20 +26,17 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, where: string])[] = [
   [/^npx -y deno@2\.9\.6 task setup/, "tests/cli/setup_test.ts"],
   [/^deno run -A tests\/bench\//, "benchmarks, which need a quiet machine and other programs"],
   [/^(programs=\$\()?tests\/bench\/(llama_native|gguf_start)/, "the same, with llama.cpp"],
-  [/^("\$programs\/llama-(batched-)?bench"|parscale bench --model FILE)/, "the same"],
-  [/^deno task (bench|coverage)/, "the same"],
+  [/^("\$programs\/llama-|parscale bench --model FILE|deno task (bench|coverage))/, "the same"],
   [/^deno task test:gpu --emulated/, "tests/long/gpu_script_test.ts"],
   [/^(deno task test:gpu|deno run -A tests\/gpu\/|python3 bench_torch)/, "needs a GPU"],
   [/^deno task (distil|frozen|law|qwen|study)/, "studies, which take minutes to days"],
   [/^deno task test:platform/, "needs emulators, and root to install them"],
   [/^podman |^bash tests\/platform\/container/, "needs a container engine"],
-  [/^deno task (compile|bundle|test:release)/, "tests/release; a base program is downloaded"],
-  [/^tar -xf /, "tests/release/bundle_test.ts"],
+  [/^(deno task (compile|bundle|test:release)|tar -xf)/, "tests/release, with a download"],
   [/^PARSCALE_(HF_PYTHON|LM_EVAL_PYTHON|ORT_WEB)=/, "tests/interop, which needs other programs"],
   [/^deno test -A tests\//, "runs a test, which the suite does"],
   [/^(mpirun|srun|torchrun|sbatch) /, "tests/long/mpi_training_test.ts and slurm_test.ts"],
-  [/^lm_eval /, "tests/cli/serve_harness_test.ts"],
-  [/^llm /, "tests/interop/clients_test.ts"],
+  [/^(lm_eval|llm) /, "tests/cli/serve_harness_test.ts and tests/interop/clients_test.ts"],
 ];
 
 const DENO = `'${Deno.execPath()}' run -A --node-modules-dir=manual`;
@@ -64,6 +61,9 @@ const SHORTER: readonly (readonly [pattern: RegExp, replacement: string])[] = [
   [/^curl -N/, "curl -sSfN"],
   [/^(parscale train --preset .*?|parscale train .*--preset .*?)( --dry-run)?$/, "$1 --dry-run"],
   PLAN,
+  // A plan times a step, which would take the memory that other tests have.
+  [/--micro-batch 4/, "--micro-batch 1"],
+  [/^(parscale train(?!.*--micro-batch).*--dry-run.*)$/, "$1 --memory-limit 4GB"],
   [/^(parscale train(?!.*--dry-run)(?!.*--resume).*)$/, "$1 --batch 2"],
   [/^(parscale train(?!.*--dry-run)(?!.*--resume)(?!.*--seq-len).*)$/, "$1 --seq-len 48"],
   [/^(parscale train(?!.*--dry-run).*)--(tokens|epochs|steps) \S+/, "$1--steps 2"],

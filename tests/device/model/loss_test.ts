@@ -92,9 +92,9 @@ Deno.test("PEFT builds only the backward work that reaches prefixes and aggregat
   };
   const forward = products(undefined);
   const [peft, full] = (["peft", "full"] as const).map((mode) => products(names(config, mode)));
-  // Per layer 7 linear layers and 4 products of attention, the aggregator 3 with the mixture, 1 for the
+  // Per layer 7 linear layers and 2 products of attention, the aggregator 3 with the mixture, 1 for the
   // sums of weights, and the head.
-  assertEquals(forward, 2 * 11 + 5);
+  assertEquals(forward, 2 * 9 + 5);
   // No product for a weight of the backbone, and in layer 0 nothing that leads to its input: not the
   // 3 of q, k, v, nor the 3 of attention that lead to q and to k and v of the text.
   assert(peft! - forward < (full! - forward) * 0.65, `${forward}, ${peft}, ${full}`);

@@ -21,42 +21,24 @@ export interface Host {
 }
 
 interface Library {
-  /** Environment variable that names the file outright. */
-  readonly variable: string;
-  /** Without version, `libnvrtc.so`. */
-  readonly file: string;
   /** Versions by which the loader may know it, newest first. */
   readonly versions: readonly number[];
   /** Folder of its wheel for CUDA 12; those for CUDA 13 share one. */
   readonly wheel?: string;
-  /** Packages that have it, for CUDA 12 and for CUDA 13. */
-  readonly pip?: readonly [cuda12: string, cuda13: string];
 }
 
 const LIBRARIES: Readonly<Record<LibraryName, Library>> = {
-  libcuda: { variable: "PARSCALE_LIBCUDA", file: "libcuda.so", versions: [1] },
-  nvrtc: {
-    variable: "PARSCALE_NVRTC",
-    file: "libnvrtc.so",
-    versions: [13, 12],
-    wheel: "cuda_nvrtc",
-    pip: ["nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc"],
-  },
-  cublasLt: {
-    variable: "PARSCALE_CUBLASLT",
-    file: "libcublasLt.so",
-    versions: [13, 12],
-    wheel: "cublas",
-    pip: ["nvidia-cublas-cu12", "nvidia-cublas"],
-  },
-  nccl: {
-    variable: "PARSCALE_NCCL",
-    file: "libnccl.so",
-    versions: [2],
-    wheel: "nccl",
-    pip: ["nvidia-nccl-cu12", "nvidia-nccl-cu13"],
-  },
+  libcuda: { versions: [1] },
+  nvrtc: { versions: [13, 12], wheel: "cuda_nvrtc" },
+  cublasLt: { versions: [13, 12], wheel: "cublas" },
+  nccl: { versions: [2], wheel: "nccl" },
 };
+
+/** Its file without version, `libnvrtc.so`. */
+const fileOf = (name: LibraryName) => `lib${name.replace("lib", "")}.so`;
+
+/** Environment variable that names its file outright, `PARSCALE_NVRTC`. */
+const variableOf = (name: LibraryName) => `PARSCALE_${name.toUpperCase()}`;
 
 /** Folders of the driver's library under WSL and container runtimes. */
 const DRIVER_FOLDERS = ["/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"];
@@ -82,12 +64,11 @@ export const SYSTEM: Host = {
  * understands: it may refuse what they compile.
  */
 export function libraryPaths(name: LibraryName, host: Host, maxMajor = Infinity): string[] {
-  const { variable, file, versions } = LIBRARIES[name];
-  const explicit = host.env(variable);
+  const explicit = host.env(variableOf(name));
   if (explicit) return [explicit];
   const follows = name === "nvrtc" || name === "cublasLt";
-  const files = versions.filter((version) => !follows || version <= maxMajor)
-    .map((version) => `${file}.${version}`);
+  const files = LIBRARIES[name].versions.filter((version) => !follows || version <= maxMajor)
+    .map((version) => `${fileOf(name)}.${version}`);
   const folders = name === "libcuda"
     ? DRIVER_FOLDERS
     : [...toolkitFolders(host), ...wheelFolders(name, host)];
@@ -131,13 +112,19 @@ export function openLibrary<T extends Deno.ForeignLibraryInterface>(
       tried.push(`${path} (${loaderReason(path, error)})`);
     }
   }
-  const { file, pip, variable } = LIBRARIES[name];
-  const remedy = pip
-    ? `run \`pip install ${pip[maxMajor < 13 ? 0 : 1]}\` in a virtual environment and activate it`
+  const { wheel } = LIBRARIES[name];
+  const suffix = maxMajor < 13 ? "-cu12" : name === "nccl" ? "-cu13" : "";
+  const remedy = wheel
+    ? `run \`pip install nvidia-${
+      wheel.replace("_", "-")
+    }${suffix}\` in a virtual environment and activate it`
     : "install an NVIDIA driver for CUDA 12.0 or later";
-  throw new EnvironmentError(`cannot load ${file}: tried ${tried.join(", ") || "nothing"}`, {
-    hints: [`${remedy}, or name the library in ${variable}`],
-  });
+  throw new EnvironmentError(
+    `cannot load ${fileOf(name)}: tried ${tried.join(", ") || "nothing"}`,
+    {
+      hints: [`${remedy}, or name the library in ${variableOf(name)}`],
+    },
+  );
 }
 
 /** Loads what NVRTC will ask for by bare name, `libnvrtc-builtins.so.13.0`. */
