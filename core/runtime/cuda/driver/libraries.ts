@@ -21,6 +21,8 @@ export interface Host {
 }
 
 interface Library {
+  /** Environment variable that names the file outright. */
+  readonly variable: string;
   /** Versions by which the loader may know it, newest first. */
   readonly versions: readonly number[];
   /** Folder of its wheel for CUDA 12; those for CUDA 13 share one. */
@@ -28,17 +30,14 @@ interface Library {
 }
 
 const LIBRARIES: Readonly<Record<LibraryName, Library>> = {
-  libcuda: { versions: [1] },
-  nvrtc: { versions: [13, 12], wheel: "cuda_nvrtc" },
-  cublasLt: { versions: [13, 12], wheel: "cublas" },
-  nccl: { versions: [2], wheel: "nccl" },
+  libcuda: { variable: "PARSCALE_LIBCUDA", versions: [1] },
+  nvrtc: { variable: "PARSCALE_NVRTC", versions: [13, 12], wheel: "cuda_nvrtc" },
+  cublasLt: { variable: "PARSCALE_CUBLASLT", versions: [13, 12], wheel: "cublas" },
+  nccl: { variable: "PARSCALE_NCCL", versions: [2], wheel: "nccl" },
 };
 
 /** Its file without version, `libnvrtc.so`. */
 const fileOf = (name: LibraryName) => `lib${name.replace("lib", "")}.so`;
-
-/** Environment variable that names its file outright, `PARSCALE_NVRTC`. */
-const variableOf = (name: LibraryName) => `PARSCALE_${name.toUpperCase()}`;
 
 /** Folders of the driver's library under WSL and container runtimes. */
 const DRIVER_FOLDERS = ["/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"];
@@ -64,10 +63,11 @@ export const SYSTEM: Host = {
  * understands: it may refuse what they compile.
  */
 export function libraryPaths(name: LibraryName, host: Host, maxMajor = Infinity): string[] {
-  const explicit = host.env(variableOf(name));
+  const { variable, versions } = LIBRARIES[name];
+  const explicit = host.env(variable);
   if (explicit) return [explicit];
   const follows = name === "nvrtc" || name === "cublasLt";
-  const files = LIBRARIES[name].versions.filter((version) => !follows || version <= maxMajor)
+  const files = versions.filter((version) => !follows || version <= maxMajor)
     .map((version) => `${fileOf(name)}.${version}`);
   const folders = name === "libcuda"
     ? DRIVER_FOLDERS
@@ -112,7 +112,7 @@ export function openLibrary<T extends Deno.ForeignLibraryInterface>(
       tried.push(`${path} (${loaderReason(path, error)})`);
     }
   }
-  const { wheel } = LIBRARIES[name];
+  const { wheel, variable } = LIBRARIES[name];
   const suffix = maxMajor < 13 ? "-cu12" : name === "nccl" ? "-cu13" : "";
   const remedy = wheel
     ? `run \`pip install nvidia-${
@@ -122,7 +122,7 @@ export function openLibrary<T extends Deno.ForeignLibraryInterface>(
   throw new EnvironmentError(
     `cannot load ${fileOf(name)}: tried ${tried.join(", ") || "nothing"}`,
     {
-      hints: [`${remedy}, or name the library in ${variableOf(name)}`],
+      hints: [`${remedy}, or name the library in ${variable}`],
     },
   );
 }
