@@ -308,7 +308,6 @@ if (import.meta.main) {
   await furtherSeeds("p1-long");
   await study.answer("source-2", "direct");
   await study.answer("p4-long-4", "direct", FOLLOWED);
-  await study.answer("p4-second", "direct", FOLLOWED);
   const arms = ["p4-long", "lora-long", "p1-long"];
   for (const benchmark of ["chat", "mbpp"] as const) {
     await study.answer("source", benchmark);
@@ -316,4 +315,5 @@ if (import.meta.main) {
   }
   await study.score("source");
   for (const arm of arms) await study.score(arm, FOLLOWED);
+  await study.answer("p4-second", "direct", FOLLOWED);
 }
