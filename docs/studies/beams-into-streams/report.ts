@@ -26,7 +26,6 @@ const COMPARISONS: readonly (readonly [method: string, control: string])[] = [
   ["p1-long", "source-2"],
   ["p4-long", "p4"],
   ["p4-long", "source-4"],
-  ["p4-long-4", "p4-long"],
   ["p4-long-4", "source-4"],
   ["p4-second", "p4-long"],
 ];
