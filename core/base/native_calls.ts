@@ -2,14 +2,14 @@
 let running = 0;
 const waiting: (() => void)[] = [];
 
-/** Counts a call until it is over. */
+/** Counts a call until it is over. Its error is thrown before those of the actions that waited for it. */
 export async function duringNativeCall<T>(call: Promise<T>): Promise<T> {
   running++;
-  try {
-    return await call;
-  } finally {
-    if (--running === 0) waiting.splice(0).forEach((action) => action());
-  }
+  const [outcome] = await Promise.allSettled([call]);
+  const actions = --running === 0 ? waiting.splice(0) : [];
+  const ends = await Promise.allSettled(actions.map((action) => Promise.try(action)));
+  for (const end of [outcome, ...ends]) if (end.status === "rejected") throw end.reason;
+  return await call;
 }
 
 /** Returns whether a call is under way: an exit would run the destructors of its library, and crash. */

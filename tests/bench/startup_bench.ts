@@ -1,8 +1,5 @@
 /** Start-up: help, version and completions beside an empty program; the budget is twice its time. */
-import { fileURLToPath } from "node:url";
 import { ROOT } from "../fixtures.ts";
-const ENTRY = `${ROOT}mod.ts`;
-const EMPTY = fileURLToPath(new URL("./empty.ts", import.meta.url));
 
 function run(...args: string[]): () => Promise<void> {
   return async () => {
@@ -11,11 +8,9 @@ function run(...args: string[]): () => Promise<void> {
   };
 }
 
-Deno.bench({ name: "an empty program", group: "start", baseline: true, fn: run(EMPTY) });
-Deno.bench({ name: "parscale --help", group: "start", fn: run(ENTRY, "--help") });
-Deno.bench({ name: "parscale --version", group: "start", fn: run(ENTRY, "--version") });
-Deno.bench({
-  name: "parscale completions bash",
-  group: "start",
-  fn: run(ENTRY, "completions", "bash"),
-});
+const empty = run("data:text/javascript,");
+Deno.bench({ name: "an empty program", group: "start", baseline: true, fn: empty });
+for (const args of ["--help", "--version", "completions bash"]) {
+  const fn = run(`${ROOT}mod.ts`, ...args.split(" "));
+  Deno.bench({ name: `parscale ${args}`, group: "start", fn });
+}

@@ -24,6 +24,16 @@ async function lossOf(place: Workplace, run: string): Promise<number> {
   return step.loss;
 }
 
+/** Trains what is introduced, over the backbone as it is, and generates with it. */
+async function learnsAlone(place: Workplace, flags: string): Promise<void> {
+  const line = `--model p1 ${flags} --train-params introduced`;
+  const metrics = await place.trained(`${line} ${BATCH.replace("3e-3", "5e-2")} --out some`);
+  assert(metrics.at(-1).loss < 0.9 * metrics[0].loss, `${metrics.at(-1).loss}`);
+  const prompt = jsonLines({ tokens: [1, 2] });
+  const { stdout } = await place.run("generate --model some --max-tokens 3 --jsonl", prompt);
+  assert(parseLines(stdout)[0].tokens.length > 0);
+}
+
 const TRANSFORMS: Readonly<Record<string, readonly string[]>> = {
   "--streams 2 --transform lora": ["lora_a", "lora_b"],
   "--streams 2 --transform bitfit": ["stream_bias"],
@@ -53,13 +63,7 @@ for (const [flags, kinds] of Object.entries(TRANSFORMS)) {
       assertEquals(weights.map((row) => row.length), Array(6).fill(streams));
       assertAlmostEquals(await lossOf(place, "all"), metrics.at(-1).eval_loss, 1e-5);
 
-      const alone = await place.trained(
-        `--model p1 ${flags} --train-params introduced ${BATCH.replace("3e-3", "5e-2")} --out some`,
-      );
-      assert(alone.at(-1).loss < 0.9 * alone[0].loss, `${alone.at(-1).loss}`);
-      const prompt = jsonLines({ tokens: [1, 2] });
-      const { stdout } = await place.run("generate --model some --max-tokens 3 --jsonl", prompt);
-      assert(parseLines(stdout)[0].tokens.length > 0);
+      await learnsAlone(place, flags);
     }));
 }
 
@@ -142,14 +146,7 @@ Deno.test("linear aggregation trains from the average, is saved, opens and conti
   }));
 
 Deno.test("linear aggregation alone is an adapter over a plain backbone", () =>
-  withWorkplace(async (place) => {
-    const line = "--model p1 --streams 4 --aggregation linear --train-params introduced";
-    const metrics = await place.trained(`${line} ${BATCH.replace("3e-3", "5e-2")} --out some`);
-    assert(metrics.at(-1).loss < 0.9 * metrics[0].loss, `${metrics.at(-1).loss}`);
-    const prompt = jsonLines({ tokens: [1, 2] });
-    const { stdout } = await place.run("generate --model some --max-tokens 3 --jsonl", prompt);
-    assert(parseLines(stdout)[0].tokens.length > 0);
-  }));
+  withWorkplace((place) => learnsAlone(place, "--streams 4 --aggregation linear")));
 
 Deno.test("reparameterised prefixes are folded into plain ones that compute the same", () =>
   withWorkplace(async (place) => {

@@ -17,3 +17,17 @@ Deno.test("a call counts until it is over, also one that fails, and what waits f
   await assertRejects(() => calls[1]!, Error, "broken");
   assertEquals([hasNativeCalls(), seen], [false, [false]]);
 });
+
+Deno.test("where an action that waited fails, others still act, and an error of the call goes before its own", async () => {
+  let acted = 0;
+  const broken = Promise.reject(new Error("broken"));
+  for (const [end, message] of [[broken, "broken"], [Promise.resolve(), "lost"]] as const) {
+    const call = duringNativeCall<void>(end);
+    afterNativeCalls(() => {
+      throw new Error("lost");
+    });
+    afterNativeCalls(() => acted++);
+    await assertRejects(() => call, Error, message);
+  }
+  assertEquals([acted, hasNativeCalls()], [2, false]);
+});

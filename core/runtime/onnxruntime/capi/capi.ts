@@ -175,10 +175,9 @@ export class OnnxApi {
     const [environment, size] = [this.#environment, BigInt(model.length)];
     // The call holds addresses, so both arrays must be reachable until it is over.
     const arrays = [model, out];
-    const status = await duringNativeCall(
-      this.#table.callAsync.CreateSessionFromArray(environment, model, size, options, out),
-    );
-    this.#throwIfSet("CreateSessionFromArray", status);
+    const { CreateSessionFromArray } = this.#table.callAsync;
+    const status = CreateSessionFromArray(environment, model, size, options, out);
+    await this.#checkLater("CreateSessionFromArray", status);
     return Deno.UnsafePointer.create((arrays[1] as typeof out)[0]!)!;
   }
 
@@ -222,10 +221,7 @@ export class OnnxApi {
   /** Runs on another thread, so timers and signals continue. */
   async run(session: Handle, binding: Handle): Promise<void> {
     const { RunWithBinding } = this.#table.callAsync;
-    this.#throwIfSet(
-      "RunWithBinding",
-      await duringNativeCall(RunWithBinding(session, null, binding)),
-    );
+    await this.#checkLater("RunWithBinding", RunWithBinding(session, null, binding));
   }
 
   /** Runs and waits, for what is short. */
@@ -246,6 +242,10 @@ export class OnnxApi {
 
   #check(name: FunctionName, ...args: Argument[]): void {
     this.#throwIfSet(name, this.#table.call[name](...args));
+  }
+
+  async #checkLater(name: string, status: Promise<Deno.PointerValue>): Promise<void> {
+    await duringNativeCall(status.then((value) => this.#throwIfSet(name, value)));
   }
 
   #throwIfSet(name: string, status: Deno.PointerValue): void {

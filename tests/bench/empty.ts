@@ -1,2 +1,0 @@
-// Nothing: what a process costs at least.
-export {};
